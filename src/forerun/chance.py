@@ -1,0 +1,59 @@
+"""Randomness keyed by what it decides, never taken from a running stream.
+
+A number depends on the seed, the absolute position of the token and the purpose alone. So how many numbers a policy or a
+rejected draft used up can't change the text, and a request gives the same text alone and in a batch.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import struct
+from abc import ABC, abstractmethod
+from typing import final
+
+from .law import Law
+
+
+class Chance(ABC):
+    """The coins and draws of one request."""
+
+    @abstractmethod
+    def accept(self, ratio: float, position: int, sibling: int) -> bool:
+        """True with probability min(1, ratio): is draft node number `sibling` accepted as the token at position?"""
+
+    @abstractmethod
+    def draw(self, law: Law, position: int) -> int:
+        """The target's own token at position. Plain decoding and verification share this draw."""
+
+    @abstractmethod
+    def propose(self, law: Law, position: int, start: int, sibling: int = 0) -> int:
+        """A draft token for position, in the round that began when `start` tokens were known.
+
+        The round is part of the key: a position that is drafted again after a rejection must not see the old number,
+        since a policy may have adapted to the token that it gave.
+        """
+
+
+@final
+class Seeded(Chance):
+    """Chance from a 64-bit seed; the same on every machine."""
+
+    __slots__ = ("seed",)
+
+    def __init__(self, seed: int) -> None:
+        self.seed = seed % 2**64
+
+    def uniform(self, purpose: bytes, *key: int) -> float:
+        """A number in [0, 1) with 53 random bits, a function of seed, purpose and key."""
+        message = struct.pack(f"<Q{len(key)}q", self.seed, *key)
+        digest = hashlib.blake2b(message, digest_size=8, person=purpose).digest()
+        return float((int.from_bytes(digest, "little") >> 11) * 2.0**-53)
+
+    def accept(self, ratio: float, position: int, sibling: int) -> bool:
+        return self.uniform(b"accept", position, sibling) < ratio
+
+    def draw(self, law: Law, position: int) -> int:
+        return law.quantile(self.uniform(b"token", position))
+
+    def propose(self, law: Law, position: int, start: int, sibling: int = 0) -> int:
+        return law.quantile(self.uniform(b"draft", position, start, sibling))

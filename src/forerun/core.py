@@ -1,0 +1,184 @@
+"""The values that travel between drafter, policy, verification and everybody who watches.
+
+Legend: N nodes of a draft, n nodes of a step, V vocabulary, D hidden width. A node is a drafted token; its parent is a
+node, or ROOT, the pending token: the last one emitted, whose keys and values are not computed yet.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, field
+
+from torch import Tensor
+
+from .chance import Chance
+from .law import Law
+
+ROOT = -1
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Step:
+    """n nodes that a drafter adds in one go: one for a chain, a level for a tree.
+
+    laws[i] is the law that tokens[i] was *drawn* from; None says that it was *chosen*: by argmax, lookup or top-k, and
+    always at temperature 0. logits [n, V] and hidden [n, D] are of the row that produced the token, the row whose input
+    is the token's parent: signals for policies, never for verification.
+    """
+
+    tokens: tuple[int, ...]
+    parents: tuple[int, ...]
+    laws: tuple[Law | None, ...]
+    logits: Tensor | None = None
+    hidden: Tensor | None = None
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Draft:
+    """N drafted nodes, parents before children. Node i is verified by row i + 1 of the target's forward."""
+
+    tokens: tuple[int, ...] = ()
+    parents: tuple[int, ...] = ()
+    laws: tuple[Law | None, ...] = ()
+
+    def __post_init__(self) -> None:
+        if not len(self.tokens) == len(self.parents) == len(self.laws):
+            raise ValueError(
+                f"a draft needs a parent and a law for each token, got {len(self.tokens)} tokens, "
+                f"{len(self.parents)} parents, {len(self.laws)} laws"
+            )
+        for node, parent in enumerate(self.parents):
+            if not ROOT <= parent < node:
+                raise ValueError(f"draft node {node} has parent {parent}; it must lie in [{ROOT}, {node - 1}]")
+
+    def __len__(self) -> int:
+        return len(self.tokens)
+
+    @classmethod
+    def of(cls, steps: Sequence[Step]) -> Draft:
+        return cls(
+            tuple(token for step in steps for token in step.tokens),
+            tuple(parent for step in steps for parent in step.parents),
+            tuple(law for step in steps for law in step.laws),
+        )
+
+
+@dataclass(frozen=True, slots=True)
+class Verdict:
+    """The accepted nodes, root to leaf, and their tokens followed by the one that the target added."""
+
+    path: tuple[int, ...]
+    tokens: tuple[int, ...]
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Round:
+    """One turn of the loop, the only event. tokens are the verdict's, cut behind an end-of-sequence token.
+
+    start is the number of tokens known before. logits [len(tokens), V] are the target's raw rows that the tokens came
+    from, where the request asked for them. Times are wall-clock seconds; in a batch they include waiting for the others.
+    """
+
+    tokens: tuple[int, ...]
+    draft: Draft
+    verdict: Verdict
+    start: int
+    draft_seconds: float = 0.0
+    verify_seconds: float = 0.0
+    logits: Tensor | None = None
+
+
+def _require(condition: bool, name: str, value: object, allowed: str) -> None:
+    if not condition:
+        raise ValueError(f"{name} must be {allowed}, got {value}")
+
+
+@dataclass(frozen=True, slots=True)
+class Sampling:
+    """How a row of logits becomes a law; sampling.law says in which order. The defaults are greedy decoding.
+
+    Frequency and presence penalties count the emitted tokens, the repetition penalty and no_repeat_ngram also the prompt.
+    processors are stateless functions in transformers' manner: (input ids [1, n], scores [1, V]) -> scores [1, V].
+    """
+
+    temperature: float = 0.0
+    top_k: int = 0
+    top_p: float = 1.0
+    min_p: float = 0.0
+    repetition_penalty: float = 1.0
+    frequency_penalty: float = 0.0
+    presence_penalty: float = 0.0
+    no_repeat_ngram: int = 0
+    processors: tuple[Callable[[Tensor, Tensor], Tensor], ...] = ()
+
+    def __post_init__(self) -> None:
+        _require(0 <= self.temperature < math.inf, "temperature", self.temperature, "at least 0 (0 is greedy)")
+        _require(self.top_k >= 0, "top_k", self.top_k, "at least 0 (0 keeps every token)")
+        _require(0 < self.top_p <= 1, "top_p", self.top_p, "in (0, 1] (1 keeps every token)")
+        _require(0 <= self.min_p <= 1, "min_p", self.min_p, "in [0, 1] (0 keeps every token)")
+        _require(
+            0 < self.repetition_penalty < math.inf, "repetition_penalty", self.repetition_penalty, "above 0 (1 is off)"
+        )
+        _require(
+            math.isfinite(self.frequency_penalty), "frequency_penalty", self.frequency_penalty, "finite (0 is off)"
+        )
+        _require(math.isfinite(self.presence_penalty), "presence_penalty", self.presence_penalty, "finite (0 is off)")
+        _require(self.no_repeat_ngram >= 0, "no_repeat_ngram", self.no_repeat_ngram, "at least 0 (0 is off)")
+
+    @property
+    def uses_history(self) -> bool:
+        """Whether a row's law depends on the tokens before it, and not on its logits alone."""
+        return bool(
+            self.processors
+            or self.no_repeat_ngram
+            or self.repetition_penalty != 1
+            or self.frequency_penalty
+            or self.presence_penalty
+        )
+
+
+@dataclass(slots=True)
+class Context:
+    """One request: the tokens so far (the last is pending), how to draw, where to stop. Only the loop extends ids."""
+
+    ids: list[int]
+    chance: Chance
+    sampling: Sampling = Sampling()
+    max_new_tokens: int = 128
+    max_length: int | None = None
+    eos: frozenset[int] = frozenset()
+    keep_logits: bool = False
+    prompt_length: int = field(init=False)
+
+    def __post_init__(self) -> None:
+        self.prompt_length = len(self.ids)
+        _require(self.prompt_length > 0, "prompt", "an empty prompt", "at least one token")
+        _require(self.max_new_tokens >= 0, "max_new_tokens", self.max_new_tokens, "at least 0")
+        if self.max_length is not None and self.prompt_length > self.max_length:
+            raise ValueError(
+                f"the prompt has {self.prompt_length} tokens and the context holds {self.max_length}; shorten the prompt"
+            )
+
+    @property
+    def room(self) -> int:
+        """How many more tokens may be emitted."""
+        room = self.prompt_length + self.max_new_tokens - len(self.ids)
+        return room if self.max_length is None else min(room, self.max_length - len(self.ids))
+
+    @property
+    def finish_reason(self) -> str | None:
+        """ "stop" behind an end-of-sequence token, "length" when there is no room, None while the request runs."""
+        if len(self.ids) > self.prompt_length and self.ids[-1] in self.eos:
+            return "stop"
+        return "length" if self.room <= 0 else None
+
+    def extend(self, tokens: Sequence[int]) -> tuple[int, ...]:
+        """Emit tokens up to the first end of sequence and the room there is; return what was emitted."""
+        taken: list[int] = []
+        for token in tokens[: self.room]:
+            taken.append(token)
+            if token in self.eos:
+                break
+        self.ids.extend(taken)
+        return tuple(taken)

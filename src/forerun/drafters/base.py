@@ -1,0 +1,51 @@
+"""What a drafter is, and the table of all drafters.
+
+A drafter is one file: a class with `draft`, and a registered build function whose keyword-only arguments are its options.
+build makes a factory once (it may load a model); the factory makes one drafter for each request, so that interleaved
+requests never mix state.
+"""
+
+from __future__ import annotations
+
+from abc import ABC, abstractmethod
+from collections.abc import AsyncIterator, Callable
+from dataclasses import dataclass
+from typing import Any
+
+from ..core import Context, Step
+from ..models.pool import Pool
+from ..models.sequence import Sequence
+from ..registry import Registry
+
+
+class Drafter(ABC):
+    """Drafts for one request."""
+
+    @abstractmethod
+    def draft(self, context: Context) -> AsyncIterator[Step]:
+        """Yield steps that continue context.ids until there is nothing to add; the caller stops pulling when it likes.
+
+        Parents are node numbers of this round's draft, ROOT for the pending token. A `finally` must not await.
+        """
+
+    def close(self) -> None:  # noqa: B027
+        """The request ended: give back what other requests can use. Called once; most drafters hold nothing."""
+
+
+DrafterFactory = Callable[[Sequence], Drafter]
+
+
+@dataclass(frozen=True, slots=True)
+class Parts:
+    """What a drafter is built from: the target's sequences, its vocabulary, and a way to load another model.
+
+    vocabulary: token string -> id of the target's tokenizer, None where there is none. load opens a model by name or path
+    in the target's dtype and device, and gives its sequences and its vocabulary.
+    """
+
+    target: Pool
+    vocabulary: dict[str, int] | None
+    load: Callable[[Any], tuple[Pool, dict[str, int] | None]]
+
+
+DRAFTERS: Registry[Callable[..., DrafterFactory]] = Registry("drafter")

@@ -1,0 +1,69 @@
+"""A smaller model drafts: classic two-model speculation.
+
+The draft's sequence follows the text by itself: each round it syncs to what was emitted, so rejected tokens need no call
+back. Vocabularies are compared by token strings; sizes may differ by padding, and a token that the target doesn't have is
+never drafted.
+
+Sources: Leviathan et al., arXiv 2211.17192; Chen et al., arXiv 2302.01318.
+"""
+
+from __future__ import annotations
+
+from collections.abc import AsyncIterator
+from dataclasses import replace
+from typing import Any, final
+
+from ..core import Context, Step
+from ..errors import UnsupportedOption
+from ..models.pool import Pool
+from ..models.sequence import Sequence
+from .base import DRAFTERS, Drafter, DrafterFactory, Parts
+from .chain import next_step
+
+
+@final
+class ModelDraft(Drafter):
+    def __init__(self, pool: Pool, shared: int) -> None:
+        self._pool = pool
+        self._shared = shared
+        self._sequence: Sequence | None = None
+
+    async def draft(self, context: Context) -> AsyncIterator[Step]:
+        if self._sequence is None:
+            self._sequence = self._pool.take(context.ids)
+        limit = self._sequence.runner.max_length
+        drafted: list[int] = []
+        while limit is None or len(context.ids) + len(drafted) <= limit:
+            if drafted:
+                rows = await self._sequence.forward(drafted[-1:])
+            else:
+                rows = await self._sequence.sync(context.ids)
+            step = next_step(replace(rows, logits=rows.logits[:, : self._shared]), context, drafted)
+            yield step
+            drafted.append(step.tokens[0])
+
+    def close(self) -> None:
+        if self._sequence is not None:
+            self._pool.give(self._sequence)
+
+
+@DRAFTERS("draft_model", source="Leviathan et al., arXiv 2211.17192; Chen et al., arXiv 2302.01318")
+def build(parts: Parts, *, model: Any) -> DrafterFactory:
+    """A smaller model with the target's tokenizer: a name, a path or a loaded model."""
+    pool, vocabulary = parts.load(model)
+    shared = min(pool.runner.vocab_size, parts.target.runner.vocab_size)
+    if vocabulary is not None and parts.vocabulary is not None:
+        compare_vocabularies(parts.vocabulary, vocabulary, shared, pool.runner.name)
+    return lambda target: ModelDraft(pool, shared)
+
+
+def compare_vocabularies(target: dict[str, int], draft: dict[str, int], shared: int, name: str) -> None:
+    """Raise UnsupportedOption if an id below `shared` stands for two different tokens."""
+    by_id = {token_id: token for token, token_id in target.items() if token_id < shared}
+    for token, token_id in draft.items():
+        other = by_id.get(token_id, token)
+        if token_id < shared and other != token:
+            raise UnsupportedOption(
+                f"draft model {name} has another tokenizer: id {token_id} is {token!r} there and {other!r} in the target; "
+                "take a draft model of the target's family"
+            )

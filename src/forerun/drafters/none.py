@@ -1,0 +1,22 @@
+"""Plain decoding: the same loop with an empty draft."""
+
+from __future__ import annotations
+
+from collections.abc import AsyncIterator
+from typing import final
+
+from ..core import Context, Step
+from .base import DRAFTERS, Drafter, DrafterFactory, Parts
+
+
+@final
+class NoDraft(Drafter):
+    async def draft(self, context: Context) -> AsyncIterator[Step]:
+        return
+        yield
+
+
+@DRAFTERS("none", source="plain decoding")
+def build(parts: Parts) -> DrafterFactory:
+    """Draft nothing: one token a forward."""
+    return lambda target: NoDraft()

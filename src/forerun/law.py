@@ -1,0 +1,82 @@
+"""Laws: what a token is drawn from, and the three things that verification does with one.
+
+A law is asked for a probability, for what is left of it after another law was tried in its place, and for the token
+at a quantile. Verification is written against these alone, so the tests run the very same code on exact fractions.
+"""
+
+from __future__ import annotations
+
+from abc import ABC, abstractmethod
+from typing import final
+
+import torch
+from torch import Tensor
+
+
+class Law(ABC):
+    """A distribution over token ids."""
+
+    @abstractmethod
+    def probability(self, token: int) -> float:
+        """The probability of token; 0 outside the vocabulary."""
+
+    @abstractmethod
+    def minus(self, other: Law) -> Law:
+        """norm(max(p - q, 0)), the law to go on with after a token drawn from q = other was rejected.
+
+        Where rounding leaves nothing, p itself (Leviathan et al., arXiv 2211.17192, section 2.3).
+        """
+
+    @abstractmethod
+    def quantile(self, u: float) -> int:
+        """The token whose cell of the cumulated law holds u, 0 <= u < 1; never one of probability 0."""
+
+
+@final
+class PointMass(Law):
+    """All probability on one token: greedy choice, lookup, any token that was chosen and not drawn."""
+
+    __slots__ = ("token",)
+
+    def __init__(self, token: int) -> None:
+        self.token = token
+
+    def probability(self, token: int) -> float:
+        return 1.0 if token == self.token else 0.0
+
+    def minus(self, other: Law) -> Law:
+        return self
+
+    def quantile(self, u: float) -> int:
+        return self.token
+
+
+@final
+class Categorical(Law):
+    """A law given by its probabilities, a float tensor of shape [V]."""
+
+    __slots__ = ("probs",)
+
+    def __init__(self, probs: Tensor) -> None:
+        self.probs = probs
+
+    def probability(self, token: int) -> float:
+        return float(self.probs[token]) if 0 <= token < self.probs.shape[0] else 0.0
+
+    def minus(self, other: Law) -> Law:
+        rest = self.probs.clone()
+        if isinstance(other, Categorical):
+            shared = min(rest.shape[0], other.probs.shape[0])
+            rest[:shared] -= other.probs[:shared].to(rest.device)
+            rest.clamp_(min=0)
+        elif isinstance(other, PointMass):
+            rest[other.token] = 0
+        else:
+            raise TypeError(f"can't take a {type(other).__name__} from a Categorical")
+        total = rest.sum()
+        return Categorical(rest / total) if total > 0 else self
+
+    def quantile(self, u: float) -> int:
+        # float64 on the CPU: a float32 sum over a large vocabulary moves cells by more than a rare token's probability
+        cells = self.probs.to("cpu", torch.float64).cumsum(0)
+        return int(torch.searchsorted(cells, u * float(cells[-1]), right=True))

@@ -1,0 +1,147 @@
+"""Where a transformers decoder keeps its layers and sublayers, and how one of them sits out.
+
+Each decoder layer of forerun's own copy of the module tree is wrapped once. The wrapper reads the Packed state from the
+call's keyword arguments: it keeps tapped states, lets resumed rows wait for their layer, and leaves out what the plan
+skips.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from typing import Any
+
+import torch
+from torch import Tensor, nn
+
+from ..errors import UnsupportedModel
+from .packed import Packed
+
+ATTENTION_NAMES = ("self_attn", "attn", "attention")
+MLP_NAMES = ("mlp", "feed_forward", "block_sparse_moe")
+
+
+def decoder_layers(model: Any) -> nn.ModuleList:
+    """The list of decoder blocks, found by its length."""
+    wanted = model.config.get_text_config().num_hidden_layers
+    for module in model.modules():
+        if isinstance(module, nn.ModuleList) and len(module) == wanted:
+            return module
+    raise UnsupportedModel(f"{type(model).__name__} has no list of its {wanted} decoder layers")
+
+
+def attention_sublayer(layer: nn.Module) -> nn.Module:
+    found = _child(layer, ATTENTION_NAMES)
+    if found is None:
+        raise UnsupportedModel(
+            f"{type(layer).__name__} has no attention under any of the names {', '.join(ATTENTION_NAMES)}"
+        )
+    return found
+
+
+def mlp_sublayers(layer: nn.Module) -> list[nn.Module]:
+    """The modules whose silence makes the MLP's contribution zero; OPT has no module around its two projections."""
+    found = _child(layer, MLP_NAMES)
+    if found is not None:
+        return [found]
+    projections = [_child(layer, (name,)) for name in ("fc1", "fc2")]
+    if all(isinstance(projection, nn.Linear) for projection in projections):
+        return [projection for projection in projections if projection is not None]
+    raise UnsupportedModel(
+        f"{type(layer).__name__} has no MLP under any of the names {', '.join(MLP_NAMES)}, fc1 and fc2"
+    )
+
+
+def _child(layer: nn.Module, names: tuple[str, ...]) -> nn.Module | None:
+    return next((child for name, child in layer.named_children() if name in names), None)
+
+
+class Silencer:
+    """Replaces a module's forward by one that gives zeros of the same form while `silent` is set."""
+
+    def __init__(self, module: nn.Module) -> None:
+        self.silent = False
+        self._module = module
+        self._forward = module.forward
+        self._extra: int | None = None
+        module.forward = self._run
+
+    def _run(self, *args: Any, **kwargs: Any) -> Any:
+        if not self.silent:
+            out = self._forward(*args, **kwargs)
+            self._extra = len(out) - 1 if isinstance(out, tuple) else None
+            return out
+        hidden: Tensor = args[0] if args else kwargs["hidden_states"]
+        width = self._module.out_features if isinstance(self._module, nn.Linear) else hidden.shape[-1]
+        zeros = hidden.new_zeros(*hidden.shape[:-1], width)
+        return zeros if self._extra is None else (zeros, *[None] * self._extra)
+
+
+class Block:
+    """One wrapped decoder layer."""
+
+    def __init__(self, layer: nn.Module, index: int, last: bool) -> None:
+        self._index = index
+        self._last = last
+        self._attention = Silencer(attention_sublayer(layer))
+        self._mlp = [Silencer(module) for module in mlp_sublayers(layer)]
+        self._forward: Callable[..., Any] = layer.forward
+        self._returns_tuple = False
+        layer.forward = self._run
+
+    def _run(self, hidden: Tensor, *args: Any, packed: Packed, **kwargs: Any) -> Any:
+        if self._index == 0:
+            hidden = packed.bring_entries(hidden)
+        if self._index in packed.taps:
+            packed.hidden[self._index] = hidden[0]
+        if packed.plan.skips_layer(self._index):
+            out: Any = (hidden,) if self._returns_tuple else hidden
+        else:
+            out = self._run_active(hidden, args, kwargs, packed)
+        if self._last and self._index + 1 in packed.taps:
+            packed.hidden[self._index + 1] = _state(out)[0]
+        return out
+
+    def _run_active(self, hidden: Tensor, args: tuple[Any, ...], kwargs: dict[str, Any], packed: Packed) -> Any:
+        rows = packed.active(self._index)
+        with self._sublayers_silent(packed):
+            if rows is None:
+                out = self._forward(hidden, *args, packed=packed, **kwargs)
+                self._returns_tuple = isinstance(out, tuple)
+                return out
+            if not rows:
+                return (hidden,) if self._returns_tuple else hidden
+            index = torch.tensor(rows, device=hidden.device)
+            total = hidden.shape[1]
+            some = [_take(value, index, total) for value in (hidden, *args)]
+            named = {name: _take(value, index, total) for name, value in kwargs.items()}
+            out = self._forward(*some, packed=packed, **named)
+            state = hidden.index_copy(1, index, _state(out))
+            return (state, *out[1:]) if isinstance(out, tuple) else state
+
+    @contextmanager
+    def _sublayers_silent(self, packed: Packed) -> Iterator[None]:
+        """The plan's silence for the time of one call, taken back on exceptions too."""
+        self._attention.silent = self._index in packed.plan.attention
+        for module in self._mlp:
+            module.silent = self._index in packed.plan.mlp
+        try:
+            yield
+        finally:
+            self._attention.silent = False
+            for module in self._mlp:
+                module.silent = False
+
+
+def _state(out: Any) -> Tensor:
+    state: Tensor = out[0] if isinstance(out, tuple) else out
+    return state
+
+
+def _take(value: Any, rows: Tensor, total: int) -> Any:
+    """The given rows of whatever a layer is called with: tensors [1, T, ...], tuples and dicts of them."""
+    if isinstance(value, Tensor) and value.ndim >= 2 and value.shape[1] == total:
+        return value.index_select(1, rows)
+    if isinstance(value, tuple):
+        return tuple(_take(part, rows, total) for part in value)
+    return value

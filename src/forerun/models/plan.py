@@ -1,0 +1,47 @@
+"""LayerPlan: the sublayers left out of a forward. Skipped layers and early exit are both a plan.
+
+Skipping makes a sublayer's contribution to the residual stream zero, so one notion fits pre-norm, post-norm and parallel
+blocks. Sources: Zhang et al., arXiv 2309.08168 (attention and MLP sublayers apart); Elhoushi et al., arXiv 2404.16710
+(early exit, whose rows the full model can complete).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from dataclasses import dataclass
+
+
+@dataclass(frozen=True, slots=True)
+class LayerPlan:
+    """Indices of the attention and MLP sublayers that are left out. The empty plan is the full model.
+
+    exit_layer = E says that the plan is a pure early exit: layers 0..E-1 whole, nothing after. Only rows of such a plan
+    can be completed later.
+    """
+
+    attention: frozenset[int] = frozenset()
+    mlp: frozenset[int] = frozenset()
+    exit_layer: int | None = None
+
+    @classmethod
+    def early_exit(cls, exit_layer: int, num_layers: int) -> LayerPlan:
+        if not 1 <= exit_layer < num_layers:
+            raise ValueError(
+                f"exit_layer must be in 1..{num_layers - 1} for a model of {num_layers} layers, got {exit_layer}"
+            )
+        rest = frozenset(range(exit_layer, num_layers))
+        return cls(rest, rest, exit_layer)
+
+    @classmethod
+    def skip(cls, num_layers: int, attention: Iterable[int] = (), mlp: Iterable[int] = ()) -> LayerPlan:
+        plan = cls(frozenset(attention), frozenset(mlp))
+        for index in sorted(plan.attention | plan.mlp):
+            if not 0 <= index < num_layers:
+                raise ValueError(f"a skipped layer must be in 0..{num_layers - 1}, got {index}")
+        return plan
+
+    def skips_layer(self, layer: int) -> bool:
+        return layer in self.attention and layer in self.mlp
+
+
+FULL = LayerPlan()

@@ -1,0 +1,34 @@
+"""The idle sequences of one runner, so that a conversation's next turn finds the keys and values of the last."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence as Series
+from typing import final
+
+from .runner import Runner
+from .sequence import Sequence, shared_prefix
+
+
+@final
+class Pool:
+    """Keeps up to `keep` idle sequences, the latest used."""
+
+    def __init__(self, runner: Runner, drafting: bool = False, keep: int = 4) -> None:
+        self.runner = runner
+        self._drafting = drafting
+        self._keep = keep
+        self._idle: list[Sequence] = []
+
+    def take(self, ids: Series[int] = ()) -> Sequence:
+        """The idle sequence that shares the longest beginning with ids, or a new one where none shares any."""
+        best = max(self._idle, key=lambda sequence: shared_prefix(sequence.ids, ids), default=None)
+        if best is None or not shared_prefix(best.ids, ids):
+            return Sequence(self.runner, self._drafting)
+        self._idle.remove(best)
+        return best
+
+    def give(self, sequence: Sequence) -> None:
+        """Give back a sequence; its scratch rows are dropped, its prefix is kept for the next who begins alike."""
+        sequence.drop()
+        self._idle.append(sequence)
+        del self._idle[: -self._keep or None]

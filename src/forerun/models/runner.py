@@ -1,0 +1,130 @@
+"""A runner owns one Hugging Face model and computes packed forwards of it."""
+
+from __future__ import annotations
+
+from abc import ABC, abstractmethod
+from collections.abc import Sequence
+from copy import deepcopy
+from typing import Any, final
+
+import torch
+from torch import Tensor
+
+from ..errors import UnsupportedModel
+from .attention import NAME
+from .layers import Block, decoder_layers
+from .packed import Packed
+from .plan import FULL, LayerPlan
+from .request import Request, Rows
+
+
+class Runner(ABC):
+    """A model that answers requests. All requests of one call share a plan and their taps."""
+
+    num_layers: int
+    vocab_size: int
+    max_length: int | None
+    device: torch.device
+    dtype: torch.dtype
+    name: str
+
+    @abstractmethod
+    def execute(self, requests: Sequence[Request]) -> list[Rows]:
+        """Run the requests as one packed forward."""
+
+    def check_rows(self, tokens: Sequence[int], length: int) -> None:
+        """Raise ValueError before a request that can't run reaches a batch with others."""
+        if not tokens:
+            raise ValueError("a forward needs at least one token")
+        for token in tokens:
+            if not 0 <= token < self.vocab_size:
+                raise ValueError(f"token ids must be in 0..{self.vocab_size - 1}, got {token}")
+
+    @abstractmethod
+    def check_plan(self, plan: LayerPlan) -> None:
+        """Raise UnsupportedModel where a plan's skipped sublayers would not be what they say."""
+
+
+def gather(hidden: Tensor, logits: Tensor, packed: Packed, requests: Sequence[Request]) -> list[Rows]:
+    """Hand each request its rows. hidden and logits hold the wanted rows of all requests, in order."""
+    results: list[Rows] = []
+    wanted = offset = 0
+    for request in requests:
+        taps = {layer: states[offset : offset + request.part.n] for layer, states in packed.hidden.items()}
+        results.append(Rows(logits[wanted : wanted + request.want], hidden[wanted : wanted + request.want], taps))
+        wanted += request.want
+        offset += request.part.n
+    return results
+
+
+def layout(requests: Sequence[Request], device: torch.device) -> tuple[Tensor, Tensor, Tensor]:
+    """Token ids [T], positions [T] and the flat indices of the wanted rows."""
+    ids: list[int] = []
+    positions: list[int] = []
+    wanted: list[int] = []
+    for request in requests:
+        part = request.part
+        ids += request.tokens
+        positions += [part.committed + depth for depth in part.depths[part.first :]]
+        wanted += range(len(ids) - request.want, len(ids))
+    return tuple(torch.tensor(values, device=device) for values in (ids, positions, wanted))  # type: ignore[return-value]
+
+
+@final
+class HFRunner(Runner):
+    """Any decoder that uses transformers' attention interface.
+
+    It works on a copy of the module tree that shares the parameters; the model that was passed in is not touched.
+    """
+
+    def __init__(self, model: Any, name: str = "") -> None:
+        self.name = name or str(model.config.name_or_path or type(model).__name__)
+        config = model.config.get_text_config()
+        self.num_layers = int(config.num_hidden_layers)
+        self.vocab_size = int(model.get_input_embeddings().weight.shape[0])
+        self.device = model.device
+        self.dtype = model.dtype
+        self.max_length = None
+        self.model = private_copy(model)
+        layers = decoder_layers(self.model)
+        for index, layer in enumerate(layers):
+            Block(layer, index, last=index == len(layers) - 1)
+        self._head_input: Tensor | None = None
+        self.model.get_output_embeddings().register_forward_pre_hook(self._keep_head_input)
+
+    def _keep_head_input(self, module: torch.nn.Module, args: tuple[Tensor, ...]) -> None:
+        self._head_input = args[0]
+
+    def check_plan(self, plan: LayerPlan) -> None:
+        if plan != FULL and getattr(self.model.config, "do_layer_norm_before", True) is False:
+            raise UnsupportedModel(
+                "this OPT variant normalises behind its residual additions (do_layer_norm_before=False), so its layers "
+                "can't be skipped; draft with lookup or a draft model"
+            )
+
+    @torch.inference_mode()
+    def execute(self, requests: Sequence[Request]) -> list[Rows]:
+        packed = Packed([request.part for request in requests], requests[0].plan, requests[0].taps)
+        ids, positions, wanted = layout(requests, self.device)
+        out = self.model(
+            input_ids=ids[None],
+            position_ids=positions[None],
+            attention_mask=torch.ones_like(ids)[None],
+            use_cache=False,
+            logits_to_keep=wanted,
+            packed=packed,
+        )
+        hidden, self._head_input = self._head_input, None
+        if hidden is None:
+            raise UnsupportedModel(f"{type(self.model).__name__} did not call its output head")
+        return gather(hidden[0], out.logits[0], packed, requests)
+
+
+def private_copy(model: Any) -> Any:
+    """The same parameters under a module tree, buffers and config of our own, set to forerun's attention."""
+    shared = {id(parameter): parameter for parameter in model.parameters()}
+    copy = deepcopy(model, shared).eval()
+    for module in copy.modules():
+        if hasattr(module, "config"):
+            module.config._attn_implementation = NAME
+    return copy

@@ -1,0 +1,38 @@
+"""Any other policy, held between a least and a greatest number of steps."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any, final
+
+from ..core import Round, Step
+from .base import POLICIES, LengthPolicy, PolicyFactory
+
+
+@final
+class Bounded(LengthPolicy):
+    def __init__(self, inner: LengthPolicy, min_steps: int, max_steps: int) -> None:
+        self._inner = inner
+        self._min = min_steps
+        self._max = max_steps
+
+    def should_stop(self, steps: Sequence[Step]) -> bool:
+        if len(steps) < self._min:
+            return False
+        return len(steps) >= self._max or self._inner.should_stop(steps)
+
+    def observe(self, steps: Sequence[Step], round: Round) -> None:
+        self._inner.observe(steps, round)
+
+
+@POLICIES("bounded", source="SpecDec++, arXiv 2405.19715 (min and max length)")
+def build(*, inner: str = "threshold", min_steps: int = 1, max_steps: int = 20, **options: Any) -> PolicyFactory:
+    """Another policy (inner, with its own options) between min_steps and max_steps."""
+    if not 0 <= min_steps <= max_steps or max_steps < 1:
+        raise ValueError(
+            f"bounds must be 0 <= min_steps <= max_steps and max_steps >= 1, got {min_steps} and {max_steps}"
+        )
+    if inner == "bounded":
+        raise ValueError("inner must be another policy than 'bounded' itself")
+    make = POLICIES.check(inner, options).build(**options)
+    return lambda: Bounded(make(), min_steps, max_steps)

@@ -1,0 +1,26 @@
+"""A fixed number of draft steps each round (Leviathan et al., arXiv 2211.17192, section 3.1)."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import final
+
+from ..core import Step
+from .base import POLICIES, LengthPolicy, PolicyFactory
+
+
+@final
+class Fixed(LengthPolicy):
+    def __init__(self, k: int) -> None:
+        self._k = k
+
+    def should_stop(self, steps: Sequence[Step]) -> bool:
+        return len(steps) >= self._k
+
+
+@POLICIES("fixed", source="Leviathan et al., arXiv 2211.17192")
+def build(*, k: int = 5) -> PolicyFactory:
+    """Always k steps: k tokens of a chain, k levels of a tree."""
+    if k < 1:
+        raise ValueError(f"k must be at least 1, got {k}; for plain decoding take drafter 'none'")
+    return lambda: Fixed(k)

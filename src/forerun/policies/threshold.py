@@ -1,0 +1,34 @@
+"""Stop behind the first token that the draft itself thinks unlikely; the token is kept and verified.
+
+Keeping it is what makes the rule exact: dropping a drawn token for its own low probability biases the output.
+
+Source: Zhang et al., Draft & Verify, arXiv 2309.08168 (its static form); transformers' assistant_confidence_threshold.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import final
+
+from ..core import Step
+from .base import POLICIES, LengthPolicy, PolicyFactory, confidence
+
+
+@final
+class Threshold(LengthPolicy):
+    def __init__(self, minimum: float, max_steps: int) -> None:
+        self._minimum = minimum
+        self._max_steps = max_steps
+
+    def should_stop(self, steps: Sequence[Step]) -> bool:
+        return len(steps) >= self._max_steps or (bool(steps) and confidence(steps[-1]) < self._minimum)
+
+
+@POLICIES("threshold", source="Zhang et al., arXiv 2309.08168")
+def build(*, confidence: float = 0.4, max_steps: int = 20) -> PolicyFactory:
+    """Draft until the drafted token's probability falls below a threshold."""
+    if not 0 <= confidence <= 1:
+        raise ValueError(f"confidence must be in [0, 1], got {confidence}")
+    if max_steps < 1:
+        raise ValueError(f"max_steps must be at least 1, got {max_steps}")
+    return lambda: Threshold(confidence, max_steps)

@@ -1,0 +1,92 @@
+"""From a row of logits to the law that is drawn from: the one place where temperature, filters and penalties act.
+
+Order, as in transformers: repetition, frequency and presence penalties, no-repeat n-gram, the caller's processors; then
+temperature, top-k, top-p, min-p. At temperature 0 the law is a point mass on the best token left by the first group, the
+lowest id among equals. A history-dependent step sees the full prefix of its own row, drafted tokens included.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+import torch
+from torch import Tensor
+
+from .core import Sampling
+from .errors import InvalidLogits
+from .law import Categorical, Law, PointMass
+
+
+def law(logits: Tensor, sampling: Sampling, prefix: Sequence[int] = (), prompt_length: int = 0) -> Law:
+    """The law of the token that follows prefix, from its row of logits [V].
+
+    prefix is read only if sampling.uses_history. Raises InvalidLogits on NaN and on a row that allows no token.
+    """
+    scores = processed(logits, sampling, prefix, prompt_length)
+    if sampling.temperature == 0:
+        best, token = scores.max(-1)
+        _check(float(best))
+        return PointMass(int(token))
+    _check(float(scores.max()))
+    return Categorical(warped(scores, sampling).softmax(-1))
+
+
+def greedy_tokens(logits: Tensor) -> list[int]:
+    """The best token of each row [n, V], the lowest id among equals; equal to law at temperature 0 without history."""
+    best, tokens = logits.max(-1)
+    for value in best.tolist():
+        _check(value)
+    return [int(token) for token in tokens.tolist()]
+
+
+def processed(logits: Tensor, sampling: Sampling, prefix: Sequence[int], prompt_length: int) -> Tensor:
+    """Logits [V] after penalties and processors, before temperature and filters; float32 unless nothing acts."""
+    if not sampling.uses_history:
+        return logits
+    ids = torch.tensor(prefix, dtype=torch.long, device=logits.device)
+    scores = logits.float().clone()
+    if sampling.repetition_penalty != 1:
+        seen = ids.unique()
+        values = scores[seen]
+        factor = sampling.repetition_penalty
+        scores[seen] = torch.where(values > 0, values / factor, values * factor)
+    if sampling.frequency_penalty or sampling.presence_penalty:
+        counts = torch.bincount(ids[prompt_length:], minlength=scores.shape[0])
+        scores -= sampling.frequency_penalty * counts + sampling.presence_penalty * (counts > 0)
+    if sampling.no_repeat_ngram:
+        scores[_repeating(prefix, sampling.no_repeat_ngram)] = -torch.inf
+    for processor in sampling.processors:
+        scores = processor(ids[None], scores[None])[0]
+    return scores
+
+
+def warped(scores: Tensor, sampling: Sampling) -> Tensor:
+    """Scores [V] after temperature, top-k, top-p and min-p, in float32; what is filtered out is -inf."""
+    scores = scores.float() / sampling.temperature
+    if 0 < sampling.top_k < scores.shape[-1]:
+        scores = scores.masked_fill(scores < scores.topk(sampling.top_k).values[-1], -torch.inf)
+    if sampling.top_p < 1:
+        # ascending, as transformers does: a tie at the edge keeps the same tokens as there
+        values, order = scores.sort(descending=False)
+        out = values.softmax(-1).cumsum(-1) <= 1 - sampling.top_p
+        out[-1] = False
+        scores = scores.masked_fill(torch.zeros_like(out).scatter_(0, order, out), -torch.inf)
+    if sampling.min_p > 0:
+        probs = scores.softmax(-1)
+        scores = scores.masked_fill(probs < sampling.min_p * probs.max(), -torch.inf)
+    return scores
+
+
+def _repeating(prefix: Sequence[int], size: int) -> list[int]:
+    """The tokens that would complete an n-gram of this size for the second time."""
+    if len(prefix) + 1 < size:
+        return []
+    tail = tuple(prefix[len(prefix) - size + 1 :])
+    return [prefix[end] for end in range(size - 1, len(prefix)) if tuple(prefix[end - size + 1 : end]) == tail]
+
+
+def _check(best: float) -> None:
+    if best != best:
+        raise InvalidLogits("the model's logits contain NaN; check its weights and dtype")
+    if best == -torch.inf:
+        raise InvalidLogits("no token is allowed here: every logit is -inf after the processors")
