@@ -1,3 +1,43 @@
 """forerun makes Hugging Face causal language models write faster without changing a probability of what they write."""
 
+from .answer import LogprobOptions, Piece, Result, TokenLogprob
+from .core import Context, Draft, Round, Sampling, Step, Verdict
+from .decode import decode
+from .drafters.base import DRAFTERS, Drafter
+from .drive import Batch, drive
+from .engine import Engine, load
+from .errors import ForerunError, InvalidLogits, ModelNotFound, UnsupportedModel, UnsupportedOption
+from .models.plan import LayerPlan
+from .policies.base import POLICIES, LengthPolicy
+from .stats import Stats
+
 __version__ = "0.1.0"
+
+__all__ = [
+    "DRAFTERS",
+    "POLICIES",
+    "Batch",
+    "Context",
+    "Draft",
+    "Drafter",
+    "Engine",
+    "ForerunError",
+    "InvalidLogits",
+    "LayerPlan",
+    "LengthPolicy",
+    "LogprobOptions",
+    "ModelNotFound",
+    "Piece",
+    "Result",
+    "Round",
+    "Sampling",
+    "Stats",
+    "Step",
+    "TokenLogprob",
+    "UnsupportedModel",
+    "UnsupportedOption",
+    "Verdict",
+    "decode",
+    "drive",
+    "load",
+]

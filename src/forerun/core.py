@@ -76,14 +76,16 @@ class Verdict:
 class Round:
     """One turn of the loop, the only event. tokens are the verdict's, cut behind an end-of-sequence token.
 
-    start is the number of tokens known before. logits [len(tokens), V] are the target's raw rows that the tokens came
-    from, where the request asked for them. Times are wall-clock seconds; in a batch they include waiting for the others.
+    start is the number of tokens known before; the first round of a request is its prefill. logits [len(tokens), V] are
+    the target's raw rows that the tokens came from, where the request asked for them. Times are wall-clock seconds; in a
+    batch they include waiting for the others.
     """
 
     tokens: tuple[int, ...]
     draft: Draft
     verdict: Verdict
     start: int
+    prefill: bool = False
     draft_seconds: float = 0.0
     verify_seconds: float = 0.0
     logits: Tensor | None = None

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import AsyncIterator
+from collections.abc import AsyncGenerator
 from contextlib import aclosing
 from time import perf_counter
 
@@ -17,7 +17,7 @@ from .sampling import greedy_tokens, law
 from .verify import RowLaw, verify
 
 
-async def decode(target: Sequence, drafter: Drafter, policy: LengthPolicy, context: Context) -> AsyncIterator[Round]:
+async def decode(target: Sequence, drafter: Drafter, policy: LengthPolicy, context: Context) -> AsyncGenerator[Round]:
     """Yield a round at a time until the context is finished. The first round is the prefill, with an empty draft.
 
     The target's law decides every token (verify.py), whatever drafter and policy do.
@@ -44,7 +44,7 @@ async def decode(target: Sequence, drafter: Drafter, policy: LengthPolicy, conte
 async def _collect(drafter: Drafter, policy: LengthPolicy, context: Context) -> list[Step]:
     """Pull steps while there is room for them and the token that the target adds; an end of sequence ends a chain."""
     steps: list[Step] = []
-    async with aclosing(drafter.draft(context)) as source:  # type: ignore[type-var]
+    async with aclosing(drafter.draft(context)) as source:
         while len(steps) < context.room - 1 and not policy.should_stop(steps):
             step = await anext(source, None)
             if step is None:
@@ -65,6 +65,7 @@ def _finish(draft: Draft, logits: Tensor, context: Context, begun: float, drafte
         draft=draft,
         verdict=verdict,
         start=start,
+        prefill=start == context.prompt_length,
         draft_seconds=drafted - begun,
         verify_seconds=perf_counter() - drafted,
         logits=logits[rows] if context.keep_logits else None,

@@ -12,14 +12,15 @@ from typing import Generic, TypeVar, final
 
 from .models.request import Request, Rows
 
+K = TypeVar("K", bound=Hashable)
 T = TypeVar("T")
 
 
 @dataclass(frozen=True, slots=True)
-class Event(Generic[T]):
+class Event(Generic[K, T]):
     """What came out of a source: a value, or its end, with the error that ended it if there was one."""
 
-    key: Hashable
+    key: K
     value: T | None = None
     error: Exception | None = None
 
@@ -57,7 +58,10 @@ class _Task(Generic[T]):
     def close(self) -> None:
         """Close the source where it stands; its `finally` blocks don't await."""
         if self._coroutine is not None:
-            self._coroutine.close()
+            try:
+                self._coroutine.throw(GeneratorExit())
+            except (GeneratorExit, StopIteration, StopAsyncIteration):
+                pass
         try:
             self.source.aclose().send(None)
         except StopIteration:
@@ -65,23 +69,23 @@ class _Task(Generic[T]):
 
 
 @final
-class Batch(Generic[T]):
+class Batch(Generic[K, T]):
     """Sources in flight together. Values must not be None."""
 
     def __init__(self) -> None:
-        self._tasks: dict[Hashable, _Task[T]] = {}
-        self._cancelled: set[Hashable] = set()
+        self._tasks: dict[K, _Task[T]] = {}
+        self._cancelled: set[K] = set()
 
     def __len__(self) -> int:
         return len(self._tasks)
 
-    def add(self, key: Hashable, source: AsyncGenerator[T]) -> None:
+    def add(self, key: K, source: AsyncGenerator[T]) -> None:
         """Let source take part from the next step on."""
         if key in self._tasks:
             raise ValueError(f"request {key!r} is in flight already")
         self._tasks[key] = _Task(source)
 
-    def cancel(self, key: Hashable) -> None:
+    def cancel(self, key: K) -> None:
         """Close a source; nothing more comes from it, and the others go on. One that has ended stays as it is."""
         self._cancelled.add(key)
         if (task := self._tasks.pop(key, None)) is not None:
@@ -91,15 +95,15 @@ class Batch(Generic[T]):
         for key in list(self._tasks):
             self.cancel(key)
 
-    def step(self) -> list[Event[T]]:
+    def step(self) -> list[Event[K, T]]:
         """Run one packed forward, the most urgent, and what follows from it up to the next forwards."""
         self._execute(self._urgent())
-        events: list[Event[T]] = []
+        events: list[Event[K, T]] = []
         for key, task in list(self._tasks.items()):
             events.extend(self._advance(key, task))
         return events
 
-    def run(self) -> Iterator[Event[T]]:
+    def run(self) -> Iterator[Event[K, T]]:
         """All events until every source has ended. A consumer may add and cancel between two of them."""
         while self._tasks:
             for event in self.step():
@@ -107,7 +111,7 @@ class Batch(Generic[T]):
                     yield event
             self._cancelled.clear()
 
-    def _advance(self, key: Hashable, task: _Task[T]) -> Iterator[Event[T]]:
+    def _advance(self, key: K, task: _Task[T]) -> Iterator[Event[K, T]]:
         while task.request is None:
             try:
                 value = task.advance()
@@ -151,7 +155,7 @@ class Batch(Generic[T]):
 
 def drive(source: AsyncGenerator[T]) -> Iterator[T]:
     """Run one source alone. Closing the iterator closes the source."""
-    batch: Batch[T] = Batch()
+    batch: Batch[None, T] = Batch()
     batch.add(None, source)
     try:
         for event in batch.run():

@@ -8,7 +8,7 @@ requests never mix state.
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
-from collections.abc import AsyncIterator, Callable
+from collections.abc import AsyncGenerator, Callable
 from dataclasses import dataclass
 from typing import Any
 
@@ -22,7 +22,7 @@ class Drafter(ABC):
     """Drafts for one request."""
 
     @abstractmethod
-    def draft(self, context: Context) -> AsyncIterator[Step]:
+    def draft(self, context: Context) -> AsyncGenerator[Step]:
         """Yield steps that continue context.ids until there is nothing to add; the caller stops pulling when it likes.
 
         Parents are node numbers of this round's draft, ROOT for the pending token. A `finally` must not await.

@@ -9,7 +9,7 @@ Sources: Leviathan et al., arXiv 2211.17192; Chen et al., arXiv 2302.01318.
 
 from __future__ import annotations
 
-from collections.abc import AsyncIterator
+from collections.abc import AsyncGenerator
 from dataclasses import replace
 from typing import Any, final
 
@@ -28,7 +28,7 @@ class ModelDraft(Drafter):
         self._shared = shared
         self._sequence: Sequence | None = None
 
-    async def draft(self, context: Context) -> AsyncIterator[Step]:
+    async def draft(self, context: Context) -> AsyncGenerator[Step]:
         if self._sequence is None:
             self._sequence = self._pool.take(context.ids)
         limit = self._sequence.runner.max_length

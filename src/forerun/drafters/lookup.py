@@ -8,7 +8,7 @@ Source: Saxena, prompt lookup decoding, 2023; the same idea: Yang et al., LLMA, 
 
 from __future__ import annotations
 
-from collections.abc import AsyncIterator
+from collections.abc import AsyncGenerator
 from typing import final
 
 from ..core import Context, Step
@@ -22,7 +22,7 @@ class Lookup(Drafter):
         self._follower: dict[tuple[int, ...], int] = {}
         self._indexed = 0
 
-    async def draft(self, context: Context) -> AsyncIterator[Step]:
+    async def draft(self, context: Context) -> AsyncGenerator[Step]:
         self._index(context.ids)
         position = self._find(context.ids)
         node = -1

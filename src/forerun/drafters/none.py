@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import AsyncIterator
+from collections.abc import AsyncGenerator
 from typing import final
 
 from ..core import Context, Step
@@ -11,7 +11,7 @@ from .base import DRAFTERS, Drafter, DrafterFactory, Parts
 
 @final
 class NoDraft(Drafter):
-    async def draft(self, context: Context) -> AsyncIterator[Step]:
+    async def draft(self, context: Context) -> AsyncGenerator[Step]:
         return
         yield
 

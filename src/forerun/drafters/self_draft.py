@@ -9,7 +9,7 @@ Sources: Elhoushi et al., LayerSkip, arXiv 2404.16710, section 5; Zhang et al., 
 
 from __future__ import annotations
 
-from collections.abc import AsyncIterator
+from collections.abc import AsyncGenerator
 from typing import final
 
 from ..core import ROOT, Context, Step
@@ -26,7 +26,7 @@ class SelfDraft(Drafter):
         self._target = target
         self._plan = plan
 
-    async def draft(self, context: Context) -> AsyncIterator[Step]:
+    async def draft(self, context: Context) -> AsyncGenerator[Step]:
         token, node = context.ids[-1], ROOT
         drafted: list[int] = []
         while True:

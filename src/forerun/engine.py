@@ -1,0 +1,173 @@
+"""The engine: a model, a drafter and a policy; prompts in, text out."""
+
+from __future__ import annotations
+
+from collections.abc import AsyncGenerator, Iterable, Iterator, Mapping
+from contextlib import aclosing
+from dataclasses import dataclass
+from itertools import islice
+from pathlib import Path
+from typing import Any, final
+
+import torch
+
+from .answer import Answer, Piece
+from .chance import Seeded
+from .core import Context, Round
+from .decode import decode
+from .drafters.base import DrafterFactory, Parts
+from .drafters.none import NoDraft
+from .drive import Batch, Event
+from .errors import UnsupportedOption
+from .methods import drafter_factory, policy_factory
+from .models.load import Loaded, open_model
+from .models.pool import Pool
+from .options import Options, options_from
+from .policies.base import PolicyFactory
+from .prompts import encode, is_many
+
+
+@dataclass(frozen=True, slots=True)
+class _Job:
+    """A prompt on its way to an answer."""
+
+    context: Context
+    answer: Answer
+    speculate: bool
+
+
+@final
+class Engine:
+    """Answers prompts through the speculative loop. Make one with forerun.load."""
+
+    def __init__(self, loaded: Loaded, drafter: DrafterFactory, policy: PolicyFactory, pool: Pool) -> None:
+        self.tokenizer = loaded.tokenizer
+        self.runner = loaded.runner
+        self.eos = loaded.eos
+        self.name = loaded.name
+        self._drafter = drafter
+        self._policy = policy
+        self._pool = pool
+
+    def generate(self, prompt: Any, *, max_batch: int = 16, **options: Any) -> Any:
+        """Answer a prompt (text, messages or token ids) with a Result, or a list of prompts with a list of Results.
+
+        options are the fields of options.Options. Up to max_batch prompts share each forward, and each accepts its own
+        number of tokens. Raises ValueError before anything runs if a prompt or an option is no good.
+        """
+        many = is_many(prompt)
+        if max_batch < 1:
+            raise ValueError(f"max_batch must be at least 1, got {max_batch}")
+        jobs = self._jobs(prompt if many else [prompt], options)
+        results = {index: piece.result for index, piece in self._run(jobs, max_batch) if piece.result is not None}
+        ordered = [results[index] for index in range(len(jobs))]
+        return ordered if many else ordered[0]
+
+    def stream(self, prompt: Any, **options: Any) -> Iterator[Piece]:
+        """Answer one prompt piece by piece; the last piece carries the Result. Closing the iterator ends the request."""
+        if is_many(prompt):
+            raise UnsupportedOption("stream takes one prompt; use generate for several at once")
+        jobs = self._jobs([prompt], options)
+        return (piece for _, piece in self._run(jobs, 1))
+
+    def _jobs(self, prompts: Iterable[Any], given: Mapping[str, Any]) -> list[_Job]:
+        """Everything is checked here, before anything runs."""
+        options = options_from(given)
+        if options.stop_strings() and self.tokenizer is None:
+            raise UnsupportedOption("stop strings need a tokenizer; load the model with one")
+        jobs: list[_Job] = []
+        for prompt in prompts:
+            context = self._context(prompt, options)
+            answer = Answer(context, self.tokenizer, options.stop_strings(), options.logprob_options())
+            jobs.append(_Job(context, answer, options.speculate))
+        return jobs
+
+    def _run(self, jobs: list[_Job], max_batch: int) -> Iterator[tuple[int, Piece]]:
+        waiting = iter(range(len(jobs)))
+        batch: Batch[int, Round] = Batch()
+        try:
+            while True:
+                for index in islice(waiting, max_batch - len(batch)):
+                    batch.add(index, self._rounds(jobs[index]))
+                if not len(batch):
+                    return
+                for event in batch.step():
+                    if event.error is not None:
+                        raise event.error
+                    for piece in self._take(event, jobs, batch):
+                        yield event.key, piece
+        finally:
+            batch.close()
+
+    def _take(self, event: Event[int, Round], jobs: list[_Job], batch: Batch[int, Round]) -> Iterator[Piece]:
+        answer = jobs[event.key].answer
+        if answer.stopped():
+            return
+        if event.value is None:
+            yield answer.end()
+            return
+        yield from answer.take(event.value)
+        if answer.stopped():
+            batch.cancel(event.key)
+            yield answer.end()
+
+    async def _rounds(self, job: _Job) -> AsyncGenerator[Round]:
+        """decode on a sequence of the pool, which goes back whatever happens."""
+        sequence = self._pool.take(job.context.ids)
+        drafter = self._drafter(sequence) if job.speculate else NoDraft()
+        try:
+            async with aclosing(decode(sequence, drafter, self._policy(), job.context)) as rounds:
+                async for round in rounds:
+                    yield round
+        finally:
+            drafter.close()
+            self._pool.give(sequence)
+
+    def _context(self, prompt: Any, options: Options) -> Context:
+        seed = int(torch.randint(2**63 - 1, ())) if options.seed is None else options.seed
+        ids = encode(prompt, self.tokenizer)
+        for token in ids:
+            if not 0 <= token < self.runner.vocab_size:
+                raise ValueError(f"token ids must be in 0..{self.runner.vocab_size - 1}, got {token}")
+        return Context(
+            ids=ids,
+            chance=Seeded(seed),
+            sampling=options.sampling(),
+            max_new_tokens=options.max_new_tokens,
+            max_length=self.runner.max_length,
+            eos=frozenset() if options.ignore_eos else self.eos,
+            keep_logits=options.logprobs is not None,
+        )
+
+
+def load(
+    model: str | Path | Any,
+    tokenizer: Any | None = None,
+    drafter: str | DrafterFactory = "none",
+    policy: str | PolicyFactory = "fixed",
+    *,
+    drafter_options: Mapping[str, Any] | None = None,
+    policy_options: Mapping[str, Any] | None = None,
+    dtype: str | torch.dtype | None = None,
+    device: str | torch.device | None = None,
+    trust_remote_code: bool = False,
+) -> Engine:
+    """An engine for a model: "smollm2", a directory, a GGUF file, a hub name, or a loaded transformers model.
+
+    drafter and policy are registered names with their options, or factories of your own. A model object is left as it
+    is. Raises a ForerunError, or ValueError, that says what is wrong before anything is generated.
+    """
+
+    def opened(other: Any) -> tuple[Pool, dict[str, int] | None]:
+        draft = open_model(other, dtype=dtype, device=device, trust_remote_code=trust_remote_code)
+        return Pool(draft.runner, drafting=True), _vocabulary(draft.tokenizer)
+
+    make_policy = policy_factory(policy, policy_options)
+    loaded = open_model(model, tokenizer=tokenizer, dtype=dtype, device=device, trust_remote_code=trust_remote_code)
+    pool = Pool(loaded.runner)
+    parts = Parts(pool, _vocabulary(loaded.tokenizer), opened)
+    return Engine(loaded, drafter_factory(drafter, drafter_options, parts), make_policy, pool)
+
+
+def _vocabulary(tokenizer: Any | None) -> dict[str, int] | None:
+    return None if tokenizer is None else dict(tokenizer.get_vocab())

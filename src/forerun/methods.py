@@ -1,0 +1,29 @@
+"""From names and options to drafters and policies. Importing this module registers every method that comes with forerun."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any
+
+from .drafters import draft_model, lookup, none, self_draft
+from .drafters.base import DRAFTERS, DrafterFactory, Parts
+from .policies import bounded, fixed, heuristic, threshold
+from .policies.base import POLICIES, PolicyFactory
+
+REGISTERED = (none, draft_model, lookup, self_draft, fixed, threshold, heuristic, bounded)
+
+
+def drafter_factory(drafter: str | DrafterFactory, options: Mapping[str, Any] | None, parts: Parts) -> DrafterFactory:
+    """The factory of a registered drafter, or the given one. Raises UnsupportedOption on an unknown name or option."""
+    if not isinstance(drafter, str):
+        return drafter
+    given = options or {}
+    return DRAFTERS.check(drafter, given).build(parts, **given)
+
+
+def policy_factory(policy: str | PolicyFactory, options: Mapping[str, Any] | None) -> PolicyFactory:
+    """The factory of a registered policy, or the given one. Raises UnsupportedOption on an unknown name or option."""
+    if not isinstance(policy, str):
+        return policy
+    given = options or {}
+    return POLICIES.check(policy, given).build(**given)
