@@ -1,0 +1,128 @@
+"""Every registered drafter under every registered policy: the text is the target's own, alone and in a batch."""
+
+from __future__ import annotations
+
+from functools import cache
+from typing import Any
+
+import pytest
+import torch
+
+from forerun import DRAFTERS, POLICIES, Engine, load
+from forerun.testing import tiny_model
+
+PROMPTS = ([5, 6, 7, 8, 5, 6, 7], [1], [2, 3] * 12, list(range(30, 50)))
+NEW = 16
+
+# More than the defaults: settings that take another path through a method.
+VARIANTS: dict[str, list[dict[str, Any]]] = {
+    "self": [{"exit_layer": 1}, {"exit_layer": 3}, {"skip_attention": (1, 2), "skip_mlp": (2,)}, {}],
+    "lookup": [{}, {"max_ngram": 2, "min_ngram": 2}],
+    "draft_model": [{"model": "small"}, {"model": "itself"}],
+}
+POLICY_VARIANTS: dict[str, list[dict[str, Any]]] = {
+    "fixed": [{"k": 1}, {"k": 6}],
+    "threshold": [{"confidence": 0.2}, {"confidence": 1.0, "max_steps": 3}],
+    "bounded": [{"inner": "heuristic", "min_steps": 2, "max_steps": 4}, {"min_steps": 0, "max_steps": 1}],
+}
+
+
+@cache
+def target(family: str = "llama") -> Any:
+    return tiny_model(family)
+
+
+def models(name: str) -> Any:
+    return target() if name == "itself" else tiny_model("llama", seed=7, num_hidden_layers=1)
+
+
+def drafters() -> list[tuple[str, dict[str, Any]]]:
+    return [(name, options) for name in DRAFTERS.names for options in VARIANTS.get(name, [{}])]
+
+
+def policies() -> list[tuple[str, dict[str, Any]]]:
+    return [(name, options) for name in POLICIES.names for options in POLICY_VARIANTS.get(name, [{}])]
+
+
+def engine(drafter: str, options: dict[str, Any], policy: str, policy_options: dict[str, Any]) -> Engine:
+    built = {name: models(value) if name == "model" else value for name, value in options.items()}
+    return load(target(), drafter=drafter, policy=policy, drafter_options=built, policy_options=policy_options)
+
+
+@cache
+def greedy_by_transformers(prompt: tuple[int, ...], family: str = "llama") -> tuple[int, ...]:
+    model = target(family)
+    with torch.inference_mode():
+        ids = list(prompt)
+        for _ in range(NEW):
+            ids.append(int(model(torch.tensor([ids]), use_cache=False).logits[0, -1].argmax()))
+    return tuple(ids[len(prompt) :])
+
+
+CASES = [
+    pytest.param(drafter, options, policy, policy_options, id=f"{drafter}{options}-{policy}{policy_options}")
+    for drafter, options in drafters()
+    for policy, policy_options in policies()
+]
+
+
+@pytest.mark.parametrize(("drafter", "options", "policy", "policy_options"), CASES)
+def test_greedy_text_equals_plain_decoding_alone_and_in_a_batch(
+    drafter: str, options: dict[str, Any], policy: str, policy_options: dict[str, Any]
+) -> None:
+    built = engine(drafter, options, policy, policy_options)
+    wanted = [greedy_by_transformers(tuple(prompt)) for prompt in PROMPTS]
+    alone = [built.generate(prompt, max_new_tokens=NEW).ids for prompt in PROMPTS]
+    together = [result.ids for result in built.generate(list(PROMPTS), max_new_tokens=NEW)]
+    assert alone == wanted
+    assert together == wanted
+
+
+@pytest.mark.parametrize(("drafter", "options", "policy", "policy_options"), CASES)
+def test_seeded_sampling_is_the_same_alone_in_a_batch_and_again(
+    drafter: str, options: dict[str, Any], policy: str, policy_options: dict[str, Any]
+) -> None:
+    built = engine(drafter, options, policy, policy_options)
+    sampling = {"temperature": 0.8, "top_k": 20, "repetition_penalty": 1.2, "seed": 3, "max_new_tokens": NEW}
+    alone = [built.generate(prompt, **sampling).ids for prompt in PROMPTS]
+    assert [result.ids for result in built.generate(list(PROMPTS), **sampling)] == alone
+    assert [built.generate(prompt, **sampling).ids for prompt in PROMPTS] == alone
+
+
+@pytest.mark.parametrize("policy", POLICIES.names)
+def test_seeded_sampling_with_chosen_drafts_equals_seeded_plain_decoding(policy: str) -> None:
+    sampling = {"temperature": 0.7, "top_p": 0.9, "presence_penalty": -0.5, "seed": 11, "max_new_tokens": 40}
+    plain = engine("none", {}, "fixed", {}).generate(PROMPTS[2], **sampling)
+    drafted = engine("lookup", {}, policy, {}).generate(PROMPTS[2], **sampling)
+    assert drafted.ids == plain.ids
+    assert drafted.stats.drafted > 0
+
+
+def test_drafting_with_the_target_itself_accepts_everything() -> None:
+    for drafter, options in [("self", {}), ("draft_model", {"model": "itself"})]:
+        for temperature in (0.0, 1.0):
+            built = engine(drafter, options, "fixed", {"k": 4})
+            stats = built.generate(PROMPTS[0], max_new_tokens=21, temperature=temperature, seed=1).stats
+            assert stats.acceptance == 1
+            assert stats.rounds == 4
+
+
+@pytest.mark.parametrize("drafter", DRAFTERS.names)
+def test_turning_speculation_off_for_a_request_drafts_nothing(drafter: str) -> None:
+    built = engine(drafter, VARIANTS.get(drafter, [{}])[0], "fixed", {})
+    result = built.generate(PROMPTS[2], max_new_tokens=NEW, speculate=False)
+    assert result.ids == greedy_by_transformers(tuple(PROMPTS[2]))
+    assert result.stats.drafted == 0
+
+
+def test_the_users_model_is_left_as_it_was() -> None:
+    model = target()
+    before = {name: (id(parameter), parameter.clone()) for name, parameter in model.named_parameters()}
+    attention, forward = model.config._attn_implementation, type(model).forward
+    engine("self", {"exit_layer": 2}, "heuristic", {}).generate(PROMPTS[0], max_new_tokens=8)
+    assert model.config._attn_implementation == attention
+    assert type(model).forward is forward
+    assert "forward" not in vars(model.model.layers[0])
+    for name, parameter in model.named_parameters():
+        assert id(parameter) == before[name][0]
+        assert torch.equal(parameter, before[name][1])
