@@ -1,14 +1,23 @@
-"""Tiny random models of every supported family, built in code, whose windows and soft caps bite within a few tokens."""
+"""Tiny random models of every supported family, built in code, whose windows and soft caps bite within a few tokens.
+
+And a tiny tokenizer, one token a byte, so that a character can be split between tokens.
+"""
 
 from __future__ import annotations
 
 from typing import Any
 
 import torch
-from transformers import AutoConfig, AutoModelForCausalLM
+from tokenizers import Tokenizer, decoders, models, pre_tokenizers
+from transformers import AutoConfig, AutoModelForCausalLM, PreTrainedTokenizerFast
 
 VOCABULARY = 97
 WINDOW = 8
+BOS, EOS = "<s>", "</s>"
+CHAT_TEMPLATE = (
+    "{% for message in messages %}{{ message['role'] }}: {{ message['content'] }}\n{% endfor %}"
+    "{% if add_generation_prompt %}assistant: {% endif %}"
+)
 
 _COMMON: dict[str, Any] = {
     "vocab_size": VOCABULARY,
@@ -80,3 +89,52 @@ def tiny_model(family: str, seed: int = 0, **changes: Any) -> Any:
             if parameter.ndim >= 2:
                 torch.nn.init.normal_(parameter, std=0.25)
     return model.eval()
+
+
+BYTES = 256
+END = BYTES
+SPECIAL = ("<end>", "<user>", "<assistant>", "<system>")
+CHAT_TEMPLATE = (
+    "{% for message in messages %}{{ '<' + message.role + '>' + message.content + '<end>' }}{% endfor %}"
+    "{% if add_generation_prompt %}{{ '<assistant>' }}{% endif %}"
+)
+
+
+def tiny_tokenizer() -> Any:
+    """One token a byte (ids 0 to 255), then the special tokens; a chat template; END ends a text."""
+    alphabet = sorted(pre_tokenizers.ByteLevel.alphabet())
+    vocabulary = {token: index for index, token in enumerate([*alphabet, *SPECIAL])}
+    tokenizer = Tokenizer(models.BPE(vocab=vocabulary, merges=[]))
+    tokenizer.pre_tokenizer = pre_tokenizers.ByteLevel(add_prefix_space=False)
+    tokenizer.decoder = decoders.ByteLevel()
+    tokenizer.add_special_tokens(list(SPECIAL))
+    return PreTrainedTokenizerFast(
+        tokenizer_object=tokenizer, eos_token="<end>", chat_template=CHAT_TEMPLATE, clean_up_tokenization_spaces=False
+    )
+
+
+def tiny_tokenizer() -> Any:
+    """A byte-level tokenizer with a chat template: token 0 begins a text, 1 ends one, 2 to 257 are the bytes."""
+    symbols = sorted(pre_tokenizers.ByteLevel.alphabet())
+    words = {token: index for index, token in enumerate([BOS, EOS, *symbols])}
+    tokenizer = Tokenizer(models.BPE(vocab=words, merges=[]))
+    tokenizer.pre_tokenizer = pre_tokenizers.ByteLevel(add_prefix_space=False)
+    tokenizer.decoder = decoders.ByteLevel()
+    return PreTrainedTokenizerFast(
+        tokenizer_object=tokenizer,
+        bos_token=BOS,
+        eos_token=EOS,
+        chat_template=CHAT_TEMPLATE,
+        clean_up_tokenization_spaces=False,
+    )
+
+
+def save_tiny(path: str | Path, family: str = "llama", seed: int = 0, chat: bool = True, **changes: Any) -> Path:
+    """Save tiny_model with tiny_tokenizer as a Hugging Face directory; chat=False leaves the chat template out."""
+    tokenizer = tiny_tokenizer()
+    if not chat:
+        tokenizer.chat_template = None
+    tokenizer.save_pretrained(path)
+    options = {"vocab_size": len(tokenizer), "bos_token_id": 0, "eos_token_id": 1, **changes}
+    tiny_model(family, seed, **options).save_pretrained(path)
+    return Path(path)
