@@ -5,6 +5,7 @@ And a tiny tokenizer, one token a byte, so that a character can be split between
 
 from __future__ import annotations
 
+from pathlib import Path
 from typing import Any
 
 import torch
@@ -13,11 +14,6 @@ from transformers import AutoConfig, AutoModelForCausalLM, PreTrainedTokenizerFa
 
 VOCABULARY = 97
 WINDOW = 8
-BOS, EOS = "<s>", "</s>"
-CHAT_TEMPLATE = (
-    "{% for message in messages %}{{ message['role'] }}: {{ message['content'] }}\n{% endfor %}"
-    "{% if add_generation_prompt %}assistant: {% endif %}"
-)
 
 _COMMON: dict[str, Any] = {
     "vocab_size": VOCABULARY,
@@ -109,21 +105,9 @@ def tiny_tokenizer() -> Any:
     tokenizer.decoder = decoders.ByteLevel()
     tokenizer.add_special_tokens(list(SPECIAL))
     return PreTrainedTokenizerFast(
-        tokenizer_object=tokenizer, eos_token="<end>", chat_template=CHAT_TEMPLATE, clean_up_tokenization_spaces=False
-    )
-
-
-def tiny_tokenizer() -> Any:
-    """A byte-level tokenizer with a chat template: token 0 begins a text, 1 ends one, 2 to 257 are the bytes."""
-    symbols = sorted(pre_tokenizers.ByteLevel.alphabet())
-    words = {token: index for index, token in enumerate([BOS, EOS, *symbols])}
-    tokenizer = Tokenizer(models.BPE(vocab=words, merges=[]))
-    tokenizer.pre_tokenizer = pre_tokenizers.ByteLevel(add_prefix_space=False)
-    tokenizer.decoder = decoders.ByteLevel()
-    return PreTrainedTokenizerFast(
         tokenizer_object=tokenizer,
-        bos_token=BOS,
-        eos_token=EOS,
+        eos_token="<end>",
+        extra_special_tokens=list(SPECIAL[1:]),
         chat_template=CHAT_TEMPLATE,
         clean_up_tokenization_spaces=False,
     )
@@ -135,6 +119,6 @@ def save_tiny(path: str | Path, family: str = "llama", seed: int = 0, chat: bool
     if not chat:
         tokenizer.chat_template = None
     tokenizer.save_pretrained(path)
-    options = {"vocab_size": len(tokenizer), "bos_token_id": 0, "eos_token_id": 1, **changes}
+    options = {"vocab_size": len(tokenizer), "eos_token_id": END, **changes}
     tiny_model(family, seed, **options).save_pretrained(path)
     return Path(path)
