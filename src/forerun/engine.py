@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import AsyncGenerator, Iterable, Iterator, Mapping
+from collections.abc import AsyncGenerator, Iterable, Iterator, Mapping, Sequence
 from contextlib import aclosing
 from dataclasses import dataclass
 from itertools import islice
@@ -40,14 +40,18 @@ class _Job:
 class Engine:
     """Answers prompts through the speculative loop. Make one with forerun.load."""
 
-    def __init__(self, loaded: Loaded, drafter: DrafterFactory, policy: PolicyFactory, pool: Pool) -> None:
+    def __init__(
+        self, loaded: Loaded, parts: Parts, pools: Sequence[Pool], drafter: DrafterFactory, policy: PolicyFactory
+    ) -> None:
         self.tokenizer = loaded.tokenizer
         self.runner = loaded.runner
         self.eos = loaded.eos
         self.name = loaded.name
+        self._loaded = loaded
+        self._parts = parts
+        self._pools = pools
         self._drafter = drafter
         self._policy = policy
-        self._pool = pool
 
     def generate(self, prompt: Any, *, max_batch: int = 16, **options: Any) -> Any:
         """Answer a prompt (text, messages or token ids) with a Result, or a list of prompts with a list of Results.
@@ -69,6 +73,24 @@ class Engine:
             raise UnsupportedOption("stream takes one prompt; use generate for several at once")
         jobs = self._jobs([prompt], options)
         return (piece for _, piece in self._run(jobs, 1))
+
+    def using(
+        self,
+        drafter: str | DrafterFactory,
+        policy: str | PolicyFactory = "fixed",
+        *,
+        drafter_options: Mapping[str, Any] | None = None,
+        policy_options: Mapping[str, Any] | None = None,
+    ) -> Engine:
+        """An engine on the same model, loaded once, with another method. Raises what load raises."""
+        make_policy = policy_factory(policy, policy_options)
+        make_drafter = drafter_factory(drafter, drafter_options, self._parts)
+        return Engine(self._loaded, self._parts, self._pools, make_drafter, make_policy)
+
+    def forget(self) -> None:
+        """Drop the keys and values kept for later turns, so that the next prompt is computed from its first token."""
+        for pool in self._pools:
+            pool.clear()
 
     def _jobs(self, prompts: Iterable[Any], given: Mapping[str, Any]) -> list[_Job]:
         """Everything is checked here, before anything runs."""
@@ -113,7 +135,7 @@ class Engine:
 
     async def _rounds(self, job: _Job) -> AsyncGenerator[Round]:
         """decode on a sequence of the pool, which goes back whatever happens."""
-        sequence = self._pool.take(job.context.ids)
+        sequence = self._parts.target.take(job.context.ids)
         drafter = self._drafter(sequence) if job.speculate else NoDraft()
         try:
             async with aclosing(decode(sequence, drafter, self._policy(), job.context)) as rounds:
@@ -121,7 +143,7 @@ class Engine:
                     yield round
         finally:
             drafter.close()
-            self._pool.give(sequence)
+            self._parts.target.give(sequence)
 
     def _context(self, prompt: Any, options: Options) -> Context:
         seed = int(torch.randint(2**63 - 1, ())) if options.seed is None else options.seed
@@ -158,15 +180,18 @@ def load(
     is. Raises a ForerunError, or ValueError, that says what is wrong before anything is generated.
     """
 
+    pools: list[Pool] = []
+
     def opened(other: Any) -> tuple[Pool, dict[str, int] | None]:
         draft = open_model(other, dtype=dtype, device=device, trust_remote_code=trust_remote_code)
-        return Pool(draft.runner, drafting=True), _vocabulary(draft.tokenizer)
+        pools.append(Pool(draft.runner, drafting=True))
+        return pools[-1], _vocabulary(draft.tokenizer)
 
     make_policy = policy_factory(policy, policy_options)
     loaded = open_model(model, tokenizer=tokenizer, dtype=dtype, device=device, trust_remote_code=trust_remote_code)
-    pool = Pool(loaded.runner)
-    parts = Parts(pool, _vocabulary(loaded.tokenizer), opened)
-    return Engine(loaded, drafter_factory(drafter, drafter_options, parts), make_policy, pool)
+    pools.append(Pool(loaded.runner))
+    parts = Parts(pools[0], _vocabulary(loaded.tokenizer), opened)
+    return Engine(loaded, parts, pools, drafter_factory(drafter, drafter_options, parts), make_policy)
 
 
 def _vocabulary(tokenizer: Any | None) -> dict[str, int] | None:

@@ -32,3 +32,7 @@ class Pool:
         sequence.drop()
         self._idle.append(sequence)
         del self._idle[: -self._keep or None]
+
+    def clear(self) -> None:
+        """Drop the idle sequences."""
+        self._idle.clear()
