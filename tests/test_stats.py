@@ -1,0 +1,82 @@
+"""Statistics as a fold over rounds."""
+
+from __future__ import annotations
+
+import pytest
+
+from forerun.core import ROOT, Draft, Round, Verdict
+from forerun.stats import Stats
+
+
+def chain(*tokens: int) -> Draft:
+    return Draft(tokens, tuple(range(ROOT, len(tokens) - 1)), (None,) * len(tokens))
+
+
+def prefill(token: int = 1) -> Round:
+    return Round((token,), Draft(), Verdict((), (token,)), start=4, prefill=True, verify_seconds=3.0)
+
+
+def turn(draft: Draft, accepted: int, tokens: int | None = None) -> Round:
+    emitted = tuple(range(accepted + 1 if tokens is None else tokens))
+    verdict = Verdict(tuple(range(accepted)), tuple(range(accepted + 1)))
+    return Round(emitted, draft, verdict, start=5, draft_seconds=0.5, verify_seconds=1.0)
+
+
+def test_no_rounds_give_zeros() -> None:
+    stats = Stats()
+    assert stats.tokens_per_round == stats.acceptance == stats.discard_rate == stats.verification_rate == 0
+    assert stats.acceptance_per_position == ()
+
+
+def test_the_prefill_counts_as_a_token_but_not_as_a_round() -> None:
+    stats = Stats([prefill()])
+    assert (stats.tokens, stats.decoded, stats.rounds) == (1, 0, 0)
+    assert stats.prefill_seconds == 3.0
+    assert stats.decode_seconds == 0
+
+
+def test_rates_follow_their_definitions() -> None:
+    stats = Stats([prefill(), turn(chain(1, 2, 3), 3), turn(chain(1, 2, 3), 1), turn(chain(), 0)])
+    assert stats.decoded == 4 + 2 + 1
+    assert stats.tokens_per_round == pytest.approx(7 / 3)
+    assert stats.acceptance == pytest.approx(4 / 6)
+    assert stats.discard_rate == pytest.approx(2 / 7)
+    assert stats.verification_rate == pytest.approx(3 / 7)
+    assert stats.decode_seconds == pytest.approx(4.5)
+
+
+def test_the_time_identity_of_specdecpp_holds() -> None:
+    stats = Stats([prefill(), turn(chain(1, 2, 3), 3), turn(chain(1, 2), 0), turn(chain(1), 1)])
+    discarded = stats.drafted - stats.accepted
+    assert stats.drafted == stats.decoded - stats.rounds + discarded
+
+
+def test_acceptance_per_position_is_given_all_before_were_right() -> None:
+    stats = Stats([turn(chain(1, 2, 3), 3), turn(chain(1, 2, 3), 1), turn(chain(1), 1), turn(chain(1, 2), 0)])
+    assert stats.acceptance_per_position == (pytest.approx(3 / 4), pytest.approx(1 / 2), pytest.approx(1.0))
+
+
+def test_a_tree_level_counts_once_and_only_below_the_accepted_node() -> None:
+    tree = Draft((1, 2, 3, 4), (ROOT, ROOT, 0, 0), (None,) * 4)
+    into_leaf = Round((2, 9), tree, Verdict((1,), (2, 9)), start=5)
+    into_branch = Round((1, 9), tree, Verdict((0,), (1, 9)), start=5)
+    assert Stats([into_leaf]).acceptance_per_position == (1.0,)
+    assert Stats([into_branch]).acceptance_per_position == (1.0, 0.0)
+
+
+def test_tokens_cut_at_an_end_of_sequence_are_not_counted() -> None:
+    assert Stats([turn(chain(1, 2, 3), 3, tokens=2)]).decoded == 2
+
+
+def test_merging_equals_folding_all_rounds() -> None:
+    first, second = [prefill(), turn(chain(1, 2), 2)], [prefill(), turn(chain(1, 2, 3), 1)]
+    merged = Stats(first)
+    merged.merge(Stats(second))
+    assert merged.as_dict() == Stats(first + second).as_dict()
+
+
+def test_the_dictionary_names_what_is_reported() -> None:
+    report = Stats([prefill(), turn(chain(1, 2), 1)]).as_dict()
+    assert report["tokens"] == 3
+    assert report["acceptance_per_position"] == [1.0, 0.0]
+    assert set(report) >= {"tokens_per_round", "discard_rate", "verification_rate", "acceptance"}
