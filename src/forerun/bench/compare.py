@@ -1,0 +1,80 @@
+"""Plain decoding against speculation: the same questions in turn, A B A B, so that a drifting machine hits both alike."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from typing import Any
+
+from ..engine import Engine
+from .comparison import Comparison, Side
+from .difference import first_difference, rounding_margin
+from .measure import Run, run_question
+from .questions import Question, has_chat_template
+
+
+def compare(
+    engines: Sequence[Engine],
+    questions: Sequence[Question],
+    options: Mapping[str, Any],
+    *,
+    repeats: int = 5,
+    raw: bool = False,
+    tick: Callable[[], None] = lambda: None,
+) -> list[Comparison]:
+    """Each engine against plain decoding of the model that all of them share.
+
+    One repeat asks every question of the plain model and of each engine in turn; before the first repeat, the first
+    question warms all of them up. options are those of a request. raw hands texts over without a chat template. tick is
+    called after each of the (1 + repeats * len(questions)) * (1 + len(engines)) runs; the warm-up counts as one repeat of
+    one question. Raises ValueError where nothing can be measured.
+    """
+    if repeats < 1:
+        raise ValueError(f"repeats must be at least 1, got {repeats}")
+    if not engines or not questions:
+        raise ValueError("a comparison needs at least one engine and one question")
+    if options.get("max_new_tokens", 2) < 2:
+        raise ValueError(f"max_new_tokens must be at least 2 to be timed, got {options['max_new_tokens']}")
+    chat = not raw and has_chat_template(engines[0].tokenizer)
+    options = {**options, "seed": options.get("seed") or 0}
+    contenders = [(engines[0], {**options, "speculate": False}), *((engine, options) for engine in engines)]
+
+    def ask(question: Question) -> list[Run]:
+        runs: list[Run] = []
+        for engine, chosen in contenders:
+            runs.append(run_question(engine, question, chosen, chat))
+            tick()
+        return runs
+
+    ask(questions[0])
+    runs = [[ask(question) for question in questions] for _ in range(repeats)]
+    if not all(any(run.decoded for question in repeat for run in question) for repeat in runs):
+        raise ValueError("every answer ended with its first token, so there is nothing to time; take other prompts")
+    sides = [
+        Side(tuple(tuple(question[index] for question in repeat) for repeat in runs))
+        for index in range(len(contenders))
+    ]
+    return [
+        _comparison(engine, sides[0], side, questions, options, chat)
+        for engine, side in zip(engines, sides[1:], strict=True)
+    ]
+
+
+def _comparison(
+    engine: Engine,
+    plain: Side,
+    speculative: Side,
+    questions: Sequence[Question],
+    options: Mapping[str, Any],
+    chat: bool,
+) -> Comparison:
+    found = None
+    for one, other in zip(plain.repeats, speculative.repeats, strict=True):
+        for number, (a, b) in enumerate(zip(one, other, strict=True)):
+            found = found or first_difference(engine, number, questions[number], a, b, options, chat)
+    return Comparison(
+        plain=plain,
+        speculative=speculative,
+        difference=found,
+        sampled=options.get("temperature", 0) > 0,
+        rounding_margin=rounding_margin(engine.runner.dtype, engine.runner.device),
+    )

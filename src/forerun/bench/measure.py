@@ -1,0 +1,55 @@
+"""One question, answered once, with its time.
+
+Tokens a second are the decoded tokens over the time behind the first token, so a prompt's length does not count. Every
+run begins with nothing kept from the run before: a draft model's reading of the prompt counts each time.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from time import perf_counter
+from typing import Any
+
+from ..answer import Result
+from ..engine import Engine
+from .questions import Question
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Run:
+    """The answers to a question's turns; decoded counts their tokens behind the first of each, in `seconds`."""
+
+    answers: tuple[Result, ...]
+    seconds: float
+
+    @property
+    def ids(self) -> tuple[tuple[int, ...], ...]:
+        return tuple(answer.ids for answer in self.answers)
+
+    @property
+    def decoded(self) -> int:
+        return sum(answer.stats.decoded for answer in self.answers)
+
+
+def run_question(engine: Engine, question: Question, options: Mapping[str, Any], chat: bool) -> Run:
+    """Answer the question's turns, each behind the answers to the ones before."""
+    engine.forget()
+    answers: list[Result] = []
+    seconds = 0.0
+    for _ in question.turns:
+        prompt = question.prompt([answer.text or "" for answer in answers], chat)
+        answer, spent = _timed(engine, prompt, options)
+        answers.append(answer)
+        seconds += spent
+    return Run(tuple(answers), seconds)
+
+
+def _timed(engine: Engine, prompt: Any, options: Mapping[str, Any]) -> tuple[Result, float]:
+    pieces = engine.stream(prompt, **options)
+    last = next(pieces)
+    begun = perf_counter()
+    for piece in pieces:
+        last = piece
+    assert last.result is not None
+    return last.result, perf_counter() - begun

@@ -1,0 +1,97 @@
+"""What a benchmark asks: prompts from a JSONL file, one question a line.
+
+A line holds "prompt" (text), "messages" (a chat that ends with the user), or Spec-Bench's "turns" (what a user says in
+turn, each answered before the next). Other keys, such as "question_id", are the file's own business.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from ..errors import UnsupportedOption
+
+Message = Mapping[str, str]
+KINDS = ("prompt", "messages", "turns")
+
+
+@dataclass(frozen=True, slots=True)
+class Question:
+    """turns are what the user says, one after the other, behind the messages of `before`."""
+
+    turns: tuple[str, ...]
+    before: tuple[Message, ...] = ()
+
+    def prompt(self, answers: Sequence[str], chat: bool) -> str | list[Message]:
+        """The prompt of the turn behind these answers: messages for a chat template, or plain text.
+
+        Raises UnsupportedOption where plain text is asked for and there is more than one message.
+        """
+        if chat:
+            said = list(self.before)
+            for turn, answer in zip(self.turns, answers, strict=False):
+                said += [{"role": "user", "content": turn}, {"role": "assistant", "content": answer}]
+            return [*said, {"role": "user", "content": self.turns[len(answers)]}]
+        if self.before or len(self.turns) > 1:
+            raise UnsupportedOption(
+                "several messages need a chat template: take a chat model and leave the template on, or ask single prompts"
+            )
+        return self.turns[0]
+
+
+def has_chat_template(tokenizer: Any | None) -> bool:
+    return tokenizer is not None and bool(tokenizer.chat_template)
+
+
+def read_questions(path: str | Path) -> list[Question]:
+    """The questions of a JSONL file. Raises ValueError that names the line at fault, or says that there is no question."""
+    try:
+        lines = Path(path).read_text(encoding="utf-8").splitlines()
+    except (OSError, UnicodeDecodeError) as error:
+        raise ValueError(f"can't read the prompts file {path}: {error}") from error
+    questions: list[Question] = []
+    for number, line in enumerate(lines, start=1):
+        if line.strip():
+            try:
+                questions.append(_question(line))
+            except ValueError as error:
+                raise ValueError(f"{path}, line {number}: {error}") from error
+    if not questions:
+        raise ValueError(f"the prompts file {path} holds no prompt")
+    return questions
+
+
+def _question(line: str) -> Question:
+    try:
+        entry = json.loads(line)
+    except json.JSONDecodeError as error:
+        raise ValueError(f"not valid JSON ({error.msg} at column {error.colno})") from error
+    kinds = [kind for kind in KINDS if isinstance(entry, dict) and kind in entry]
+    if len(kinds) != 1:
+        raise ValueError(f"an object with one of {', '.join(map(repr, KINDS))} is needed, got {line.strip()[:60]}")
+    value = entry[kinds[0]]
+    if kinds[0] == "prompt":
+        return Question((_text(value, "prompt"),))
+    if not isinstance(value, list) or not value:
+        raise ValueError(f'"{kinds[0]}" must be a list that is not empty, got {json.dumps(value)[:60]}')
+    if kinds[0] == "turns":
+        return Question(tuple(_text(turn, "turns") for turn in value))
+    messages = [_message(message) for message in value]
+    if messages[-1]["role"] != "user":
+        raise ValueError(f'the last message must be the user\'s, got role "{messages[-1]["role"]}"')
+    return Question((messages[-1]["content"],), tuple(messages[:-1]))
+
+
+def _message(message: Any) -> Message:
+    if not isinstance(message, dict) or message.keys() != {"role", "content"}:
+        raise ValueError(f'a message has "role" and "content", got {json.dumps(message)[:60]}')
+    return {"role": _text(message["role"], "role"), "content": _text(message["content"], "content")}
+
+
+def _text(value: Any, key: str) -> str:
+    if not isinstance(value, str) or not value:
+        raise ValueError(f'"{key}" must hold text that is not empty, got {json.dumps(value)[:60]}')
+    return value
