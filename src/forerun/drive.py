@@ -16,6 +16,10 @@ K = TypeVar("K", bound=Hashable)
 T = TypeVar("T")
 
 
+class Cancelled(BaseException):
+    """Thrown into a source that waits for a forward when it is cancelled; let it pass."""
+
+
 @dataclass(frozen=True, slots=True)
 class Event(Generic[K, T]):
     """What came out of a source: a value, or its end, with the error that ended it if there was one."""
@@ -59,8 +63,9 @@ class _Task(Generic[T]):
         """Close the source where it stands; its `finally` blocks don't await."""
         if self._coroutine is not None:
             try:
-                self._coroutine.throw(GeneratorExit())
-            except (GeneratorExit, StopIteration, StopAsyncIteration):
+                # not GeneratorExit: Python 3.11 doesn't pass that on to the generators awaited inside
+                self._coroutine.throw(Cancelled())
+            except (Cancelled, StopIteration, StopAsyncIteration):
                 pass
         try:
             self.source.aclose().send(None)

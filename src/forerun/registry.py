@@ -36,7 +36,7 @@ class Entry(Generic[B]):
 
 
 class Registry(Generic[B]):
-    """The methods of one kind, by name, in the order of registration."""
+    """The methods of one kind, by name."""
 
     def __init__(self, kind: str) -> None:
         self.kind = kind
@@ -55,11 +55,11 @@ class Registry(Generic[B]):
 
     @property
     def names(self) -> tuple[str, ...]:
-        return tuple(self._entries)
+        return tuple(sorted(self._entries))
 
     def entry(self, name: str) -> Entry[B]:
         if name not in self._entries:
-            raise UnsupportedOption(f"unknown {self.kind} {name!r}; known: {', '.join(self._entries)}")
+            raise UnsupportedOption(f"unknown {self.kind} {name!r}; known: {', '.join(self.names)}")
         return self._entries[name]
 
     def check(self, name: str, options: Mapping[str, object]) -> Entry[B]:
