@@ -4,6 +4,7 @@ ForerunError
  +- UnsupportedModel (also ValueError)   the model keeps state or uses attention that forerun can't run exactly
  +- UnsupportedOption (also ValueError)  an option, or a combination, that would have to be ignored or guessed
  +- ModelNotFound (also ValueError)      no such file, directory, hub name or bundled model
+ +- InvalidModelFile (also ValueError)   a model's file that is corrupt or truncated
  +- InvalidLogits (also ValueError)      a row of logits that is no law: NaN, or nothing allowed
 """
 
@@ -24,6 +25,10 @@ class UnsupportedOption(ForerunError, ValueError):
 
 class ModelNotFound(ForerunError, ValueError):
     """No model under this name."""
+
+
+class InvalidModelFile(ForerunError, ValueError):
+    """A file that says it holds a model and can't be read as one."""
 
 
 class InvalidLogits(ForerunError, ValueError):

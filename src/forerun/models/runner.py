@@ -12,6 +12,7 @@ from torch import Tensor
 
 from ..errors import UnsupportedModel
 from .attention import NAME
+from .checks import max_length_of
 from .layers import Block, decoder_layers
 from .packed import Packed
 from .plan import FULL, LayerPlan
@@ -33,12 +34,17 @@ class Runner(ABC):
         """Run the requests as one packed forward."""
 
     def check_rows(self, tokens: Sequence[int], length: int) -> None:
-        """Raise ValueError before a request that can't run reaches a batch with others."""
+        """Raise ValueError before a request that can't run reaches a batch with others.
+
+        length is the highest position of a row, plus 1.
+        """
         if not tokens:
             raise ValueError("a forward needs at least one token")
         for token in tokens:
             if not 0 <= token < self.vocab_size:
                 raise ValueError(f"token ids must be in 0..{self.vocab_size - 1}, got {token}")
+        if self.max_length is not None and length > self.max_length:
+            raise ValueError(f"the text has {length} tokens and {self.name} holds {self.max_length}; shorten it")
 
     @abstractmethod
     def check_plan(self, plan: LayerPlan) -> None:
@@ -75,6 +81,7 @@ class HFRunner(Runner):
     """Any decoder that uses transformers' attention interface.
 
     It works on a copy of the module tree that shares the parameters; the model that was passed in is not touched.
+    attended are the layers whose attention went through forerun's function so far.
     """
 
     def __init__(self, model: Any, name: str = "") -> None:
@@ -84,7 +91,8 @@ class HFRunner(Runner):
         self.vocab_size = int(model.get_input_embeddings().weight.shape[0])
         self.device = model.device
         self.dtype = model.dtype
-        self.max_length = None
+        self.max_length = max_length_of(model.config)
+        self.attended: set[int] = set()
         self.model = private_copy(model)
         layers = decoder_layers(self.model)
         for index, layer in enumerate(layers):
@@ -114,6 +122,7 @@ class HFRunner(Runner):
             logits_to_keep=wanted,
             packed=packed,
         )
+        self.attended |= packed.layers_seen
         hidden, self._head_input = self._head_input, None
         if hidden is None:
             raise UnsupportedModel(f"{type(self.model).__name__} did not call its output head")

@@ -97,13 +97,13 @@ class Sequence:
         states: Series[Tensor] = (),
     ) -> Rows:
         first = len(self._tokens)
-        self.runner.check_rows(tokens, len(self.ids) + first + len(tokens))
         every = [*self._parents, *parents]
         depths: list[int] = []
         for row, parent in enumerate(every):
             if not ROOT <= parent < row:
                 raise ValueError(f"scratch row {row} has parent {parent}; it must lie in [{ROOT}, {row - 1}]")
             depths.append(0 if parent == ROOT else depths[parent] + 1)
+        self.runner.check_rows(tokens, len(self.ids) + max(depths, default=0) + 1)
         chain = every == list(range(ROOT, len(every) - 1))
         part = Part(
             store=self._store,

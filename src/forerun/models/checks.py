@@ -1,0 +1,108 @@
+"""What a model's structure says before anything runs: is it a causal decoder whose only state is keys and values?
+
+The self-check runs a dozen tokens and can't see what only shows later: a window, a position at which the rotary scaling
+switches. So what depends on long texts is read off the configuration here.
+"""
+
+from __future__ import annotations
+
+import inspect
+from collections.abc import Iterator, Mapping
+from typing import Any
+
+from transformers import PreTrainedModel
+
+from ..errors import UnsupportedModel
+from .layers import decoder_layers
+
+LAYER_TYPES = frozenset({"full_attention", "sliding_attention", "chunked_attention"})
+
+
+def check_structure(model: Any) -> None:
+    """Raise UnsupportedModel with the reason unless model is a causal decoder that forerun may be able to run."""
+    if not isinstance(model, PreTrainedModel):
+        raise UnsupportedModel(
+            f"forerun runs transformers models, got a {type(model).__name__}; unwrap it first (an adapter: merge it into "
+            "its model)"
+        )
+    name = type(model).__name__
+    if not _is_unpacked(model):
+        check_quantisation(model.config, name)
+    for reason in _reasons(model):
+        raise UnsupportedModel(f"{name}: {reason}")
+
+
+def max_length_of(config: Any) -> int | None:
+    """The most tokens that a text may hold, None where nothing limits it.
+
+    A packed call mixes texts, so a rotary scaling that depends on the call's longest position is capped where it would
+    switch: dynamic at max_position_embeddings, longrope at original_max_position_embeddings.
+    """
+    text = config.get_text_config()
+    limits = [getattr(text, "max_position_embeddings", None)]
+    limits += [rope.get("original_max_position_embeddings") for rope in _ropes(text) if rope["rope_type"] == "longrope"]
+    return min((int(limit) for limit in limits if limit is not None), default=None)
+
+
+def _ropes(config: Any) -> list[Mapping[str, Any]]:
+    """The rotary parameters: one set for all layers, or one for each layer type."""
+    parameters = getattr(config, "rope_parameters", None) or {}
+    sets = [parameters, *parameters.values()]
+    return [rope for rope in sets if isinstance(rope, Mapping) and "rope_type" in rope]
+
+
+def _reasons(model: PreTrainedModel) -> Iterator[str]:
+    """What stands in the way, the most telling first; read only as far as needed."""
+    config = model.config
+    text = config.get_text_config()
+    if config.is_encoder_decoder:
+        yield "an encoder-decoder; forerun runs causal decoders"
+    if model.get_output_embeddings() is None:
+        yield "no output head, so it writes no text; load it with AutoModelForCausalLM"
+    if getattr(text, "is_causal", True) is False:
+        yield "attention in both directions (is_causal=False); forerun runs causal decoders"
+    yield from _state(text)
+    yield from _places(model)
+    parameters = inspect.signature(decoder_layers(model)[0].forward).parameters
+    if {"alibi", "position_bias"} & parameters.keys() and getattr(text, "alibi", True):
+        yield "position biases in its attention scores (alibi), which trees and packed rows have no exact form of"
+    if getattr(text, "attn_temperature_tuning", False):
+        yield "attn_temperature_tuning, which counts rows and not positions"
+
+
+def _state(config: Any) -> Iterator[str]:
+    """Layers whose state can't take back a rejected token."""
+    kinds = getattr(config, "layer_types", None) or getattr(config, "layers_block_type", None) or ()
+    others = sorted(set(kinds) - LAYER_TYPES - {"attention"})
+    if others:
+        yield (
+            f"layers of type {', '.join(others)}; their state can't take back a rejected token (known types: "
+            f"{', '.join(sorted(LAYER_TYPES))})"
+        )
+
+
+def _places(model: PreTrainedModel) -> Iterator[str]:
+    """One device holds the whole model."""
+    held = {str(parameter.device) for parameter in model.parameters()}
+    mapped = {str(place) for place in (getattr(model, "hf_device_map", None) or {}).values()}
+    if "meta" in held or len(held) > 1 or len(mapped) > 1:
+        places = ", ".join(sorted(mapped if len(mapped) > 1 else held))
+        yield f"its weights are spread over {places}; forerun runs a model on one device, load it without device_map"
+
+
+def check_quantisation(config: Any, name: str) -> None:
+    """Raise UnsupportedModel on a quantised checkpoint: its kernels, and how they share weights, are not known here."""
+    mark = getattr(config, "quantization_config", None)
+    if mark is not None:
+        method = mark.get("quant_method") if isinstance(mark, Mapping) else mark.quant_method
+        method = getattr(method, "value", method)
+        raise UnsupportedModel(
+            f"{name} is quantised by {method}, which forerun can't run; load its unquantised checkpoint"
+        )
+
+
+def _is_unpacked(model: PreTrainedModel) -> bool:
+    """A GGUF file that transformers unpacked into plain weights is marked as quantised all the same."""
+    mark = getattr(model.config, "quantization_config", None)
+    plain = all(parameter.is_floating_point() for parameter in model.parameters())
+    return plain and getattr(mark, "quant_method", None) == "gguf"

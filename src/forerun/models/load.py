@@ -1,0 +1,150 @@
+"""From a name, a path or a model object to a runner that has been checked, its tokenizer and its end-of-sequence ids."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import torch
+from transformers import AutoConfig, AutoModelForCausalLM, AutoTokenizer
+
+from ..errors import ModelNotFound, UnsupportedModel, UnsupportedOption
+from .checks import check_quantisation, check_structure
+from .gguf import converted
+from .locate import locate
+from .quiet import quiet
+from .runner import HFRunner, Runner
+from .self_check import self_check
+
+DTYPES = {"float32": torch.float32, "bfloat16": torch.bfloat16, "float16": torch.float16}
+TOKENIZER_FILES = (
+    "tokenizer.json",
+    "tokenizer_config.json",
+    "tokenizer.model",
+    "vocab.json",
+    "vocab.txt",
+    "spiece.model",
+)
+
+
+@dataclass(frozen=True, slots=True)
+class Loaded:
+    """A model that is ready to run. tokenizer is None where there is none: ids go in, ids come out."""
+
+    runner: Runner
+    tokenizer: Any | None
+    eos: frozenset[int]
+    name: str
+
+
+def open_model(
+    model: str | Path | Any,
+    *,
+    tokenizer: Any | None = None,
+    dtype: str | torch.dtype | None = None,
+    device: str | torch.device | None = None,
+    trust_remote_code: bool = False,
+) -> Loaded:
+    """Open a model by bundled name, directory, GGUF file or hub name, or take a model object as it is.
+
+    dtype is the checkpoint's own unless given (bfloat16 for GGUF), device the first of cuda, mps, cpu that is there. Raises
+    ModelNotFound, InvalidModelFile, UnsupportedModel, UnsupportedOption.
+    """
+    wanted, place = dtype_of(dtype), device_of(device)
+    if not isinstance(model, str | Path):
+        _check_as_it_is(model, wanted, place)
+        return _checked(model, tokenizer, "")
+    path = locate(model, trust_remote_code)
+    directory = converted(path, wanted or torch.bfloat16) if path.is_file() else path
+    opened = _read(directory, wanted, trust_remote_code).to(place or default_device())
+    if tokenizer is None and any((directory / file).exists() for file in TOKENIZER_FILES):
+        with quiet():
+            tokenizer = AutoTokenizer.from_pretrained(directory, trust_remote_code=trust_remote_code)
+    name = path.resolve().name.removesuffix(".gguf") if path == Path(model).expanduser() else str(model)
+    return _checked(opened, tokenizer, name)
+
+
+def dtype_of(name: str | torch.dtype | None) -> torch.dtype | None:
+    """The torch dtype of a name; raises UnsupportedOption on any but the known ones."""
+    dtype = DTYPES.get(name) if isinstance(name, str) else name
+    if name is not None and dtype not in DTYPES.values():
+        raise UnsupportedOption(f"unknown dtype {name}; known: {', '.join(DTYPES)}")
+    return dtype
+
+
+def device_of(name: str | torch.device | None) -> torch.device | None:
+    """The torch device of a name; raises UnsupportedOption where torch has none such here."""
+    if name is None:
+        return None
+    try:
+        device = torch.device(name)
+        torch.empty(0, device=device)
+    except (RuntimeError, AssertionError) as error:
+        reason = str(error).split("\n")[0]
+        raise UnsupportedOption(f"no device {name} here: {reason}") from error
+    return device
+
+
+def default_device() -> torch.device:
+    if torch.cuda.is_available():
+        return torch.device("cuda")
+    return torch.device("mps" if torch.backends.mps.is_available() else "cpu")
+
+
+def _check_as_it_is(model: Any, dtype: torch.dtype | None, device: torch.device | None) -> None:
+    """A model object is the user's: it is not moved or cast."""
+    check_structure(model)
+    if dtype not in (None, model.dtype):
+        raise UnsupportedOption(
+            f"dtype {dtype} was asked for and the model object holds {model.dtype}; leave dtype out, or cast the model first"
+        )
+    if device is not None and (device.type != model.device.type or device.index not in (None, model.device.index)):
+        raise UnsupportedOption(
+            f"device {device} was asked for and the model object is on {model.device}; leave device out, or move it first"
+        )
+
+
+def _read(directory: Path, dtype: torch.dtype | None, trust_remote_code: bool) -> Any:
+    if not (directory / "config.json").is_file():
+        raise ModelNotFound(f"{directory} holds no model: it has no config.json")
+    if not any(directory.glob("*.safetensors")):
+        raise UnsupportedModel(
+            f"{directory} holds no safetensors weights; pickled ones (*.bin, *.pt) can run code when they are read, so "
+            "convert them first"
+        )
+    options = {"trust_remote_code": trust_remote_code, "local_files_only": True}
+    try:
+        with quiet():
+            config = AutoConfig.from_pretrained(directory, **options)
+            check_quantisation(config, directory.name)
+            model, info = AutoModelForCausalLM.from_pretrained(
+                directory, dtype=dtype or "auto", use_safetensors=True, output_loading_info=True, **options
+            )
+    except UnsupportedModel:
+        raise
+    except (ValueError, KeyError, OSError, ImportError) as error:
+        reason = str(error).split("\n")[0]
+        raise UnsupportedModel(f"{directory} can't be loaded as a causal language model: {reason}") from error
+    if missing := sorted(info["missing_keys"]):
+        raise UnsupportedModel(
+            f"{directory} lacks weights that a {type(model).__name__} needs, such as {missing[0]} ({len(missing)} in all)"
+        )
+    return model
+
+
+def _checked(model: Any, tokenizer: Any | None, name: str) -> Loaded:
+    check_structure(model)
+    runner = HFRunner(model, name)
+    self_check(runner, model)
+    return Loaded(runner, tokenizer, _eos_of(model, tokenizer), runner.name)
+
+
+def _eos_of(model: Any, tokenizer: Any | None) -> frozenset[int]:
+    """Every id that ends a text, by the generation config, the config or the tokenizer."""
+    found = [getattr(tokenizer, "eos_token_id", None)]
+    for config in (model.generation_config, model.config.get_text_config()):
+        ids = getattr(config, "eos_token_id", None)
+        found += ids if isinstance(ids, Iterable) else [ids]
+    return frozenset(int(token) for token in found if token is not None)

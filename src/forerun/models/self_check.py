@@ -1,0 +1,124 @@
+"""At load, a few random tokens: does the packed forward say what the model says by itself?
+
+Two texts of different lengths run packed, one of them resumed behind an early exit, next to one forward of the model's
+own. It shows an attention that bypasses forerun's, state between rows, positions counted by rows, a tail that isn't run.
+What only long texts would show is checks.py's part.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Coroutine
+from collections.abc import Sequence as Series
+from copy import deepcopy
+from dataclasses import dataclass
+from typing import Any
+
+import torch
+from torch import Tensor
+
+from ..core import ROOT
+from ..errors import UnsupportedModel
+from .plan import LayerPlan
+from .request import Request, Rows
+from .runner import HFRunner, Runner
+from .sequence import Sequence
+
+LENGTHS = (5, 9)
+
+# How far logits may be off, as a share of their spread: rounding alone stays an order of magnitude below.
+TOLERANCE = {torch.float64: 1e-6, torch.float32: 1e-3, torch.float16: 3e-2, torch.bfloat16: 1e-1}
+
+
+@dataclass(frozen=True, slots=True)
+class _Touching(LayerPlan):
+    """A plan whose layers run even where both their sublayers are silent."""
+
+    def skips_layer(self, layer: int) -> bool:
+        return False
+
+
+def self_check(runner: Runner, model: Any) -> None:
+    """Raise UnsupportedModel unless runner gives what model, the user's own object, gives by itself.
+
+    It costs two and a half forwards of 18 rows. The model is neither changed nor run itself, but a copy that shares its
+    parameters.
+    """
+    name = type(model).__name__
+    generator = torch.Generator().manual_seed(0)
+    tokens = torch.randint(runner.vocab_size, (len(LENGTHS), max(LENGTHS)), generator=generator)
+    try:
+        expected = _own_logits(model, tokens.to(runner.device))
+        texts = [tokens[i, :length].tolist() for i, length in enumerate(LENGTHS)]
+        actual = _packed_logits(runner, texts)
+        moved = _moved_by_silent_layers(runner, texts[0])
+    except (UnsupportedModel, MemoryError, torch.OutOfMemoryError):
+        raise
+    except Exception as error:
+        reason = str(error).split("\n")[0]
+        raise UnsupportedModel(f"{name} can't run packed: {type(error).__name__}: {reason}") from error
+    if isinstance(runner, HFRunner) and (unseen := set(range(runner.num_layers)) - runner.attended):
+        raise UnsupportedModel(
+            f"{name}: layers {', '.join(map(str, sorted(unseen)))} have an attention of their own or recurrent state, not "
+            "transformers' attention interface"
+        )
+    for rows, own in zip(actual, expected, strict=True):
+        _compare(name, rows, own[: len(rows)], TOLERANCE.get(runner.dtype, 1e-3))
+    if moved:
+        raise UnsupportedModel(
+            f"{name}: a layer whose attention and MLP are left out changes its input by {moved:.2g}, so layers can't be "
+            "skipped"
+        )
+
+
+def _own_logits(model: Any, tokens: Tensor) -> Tensor:
+    """[texts, rows, V] of the model's own forward. Rows behind a shorter text are not seen by its rows."""
+    shared = {id(parameter): parameter for parameter in model.parameters()}
+    with torch.inference_mode():
+        logits: Tensor = deepcopy(model, shared).eval()(input_ids=tokens, use_cache=False).logits
+    return logits
+
+
+def _packed_logits(runner: Runner, texts: Series[list[int]]) -> list[Tensor]:
+    """Each text's logits, all computed in one forward that the first one joins at the middle layer."""
+    sequences = [Sequence(runner) for _ in texts]
+    chains = [range(ROOT, len(text) - 1) for text in texts]
+    if runner.num_layers > 1:
+        exit_plan = LayerPlan.early_exit(runner.num_layers // 2, runner.num_layers)
+        _answer(runner, [sequences[0].forward(texts[0], chains[0], exit_plan)])
+    waiting = zip(sequences, texts, chains, strict=True)
+    return [rows.logits for rows in _answer(runner, [one.complete(text, chain) for one, text, chain in waiting])]
+
+
+def _moved_by_silent_layers(runner: Runner, text: list[int]) -> float:
+    """How far layers without attention and MLP move the residual stream; 0 for a model that refuses skipping anyway."""
+    every = frozenset(range(runner.num_layers))
+    plan = _Touching(every, every)
+    try:
+        runner.check_plan(plan)
+    except UnsupportedModel:
+        return 0.0
+    ends = frozenset({0, runner.num_layers})
+    taps = _answer(runner, [Sequence(runner).forward(text, range(ROOT, len(text) - 1), plan, ends)])[0].taps
+    return float((taps[runner.num_layers] - taps[0]).abs().max())
+
+
+def _answer(runner: Runner, waiting: Series[Coroutine[Request, Rows, Rows]]) -> list[Rows]:
+    """Run one forward for all."""
+    answers = runner.execute([one.send(None) for one in waiting])  # type: ignore[arg-type]
+    results: list[Rows] = []
+    for one, rows in zip(waiting, answers, strict=True):
+        try:
+            one.send(rows)
+        except StopIteration as done:
+            results.append(done.value)
+    return results
+
+
+def _compare(name: str, actual: Tensor, expected: Tensor, tolerance: float) -> None:
+    spread = (expected - expected.mean(-1, keepdim=True)).float().norm().clamp(min=1e-6)
+    off = float((actual.float() - expected.float()).norm() / spread)
+    if not off <= tolerance:
+        raise UnsupportedModel(
+            f"{name}: the packed forward is off by {off:.2g} of the logits' spread from the model's own (allowed: "
+            f"{tolerance:.2g}); its attention or its state doesn't go through transformers' attention interface alone"
+        )
