@@ -71,6 +71,22 @@ FAMILIES: dict[str, dict[str, Any]] = {
     "qwen3_moe": {"num_experts": 4, "num_experts_per_tok": 2, "moe_intermediate_size": 24, "decoder_sparse_step": 1},
     "deepseek_v3": _MLA,
     "smollm3": {"no_rope_layers": [1, 1, 1, 0]},
+    "gpt_oss": {
+        "sliding_window": WINDOW,
+        "layer_types": _MIXED,
+        "num_local_experts": 4,
+        "num_experts_per_tok": 2,
+        "rope_parameters": {"rope_type": "default", "rope_theta": 10000.0},
+    },
+    "llama4_text": {
+        "attention_chunk_size": WINDOW,
+        "attn_temperature_tuning": False,
+        "layer_types": ["chunked_attention", "full_attention", "chunked_attention", "full_attention"],
+        "no_rope_layers": [1, 0, 1, 0],
+        "num_local_experts": 2,
+        "interleave_moe_layer_step": 2,
+        "intermediate_size_mlp": 48,
+    },
 }
 
 

@@ -67,6 +67,8 @@ def attend(
             f"{name} asks for attention with {', '.join(sorted(unknown))}, which forerun doesn't know"
         )
     layer = layer_index(module)
+    if layer in packed.layers_seen:
+        raise UnsupportedModel(f"{name} attends twice in layer {layer}, which has room for the keys of one attention")
     packed.layers_seen.add(layer)
     scores = Scores(scaling, softcap, s_aux)
     outputs: list[Tensor] = []
@@ -78,7 +80,7 @@ def attend(
             own = (query[:, :, rows], key[0, :, rows], value[0, :, rows])
             outputs.append(_attend_part(part, layer, own, attention_mask, scores))
     output = outputs[0] if len(outputs) == 1 else torch.cat(outputs, 2)
-    return output.transpose(1, 2), None
+    return output.transpose(1, 2).contiguous(), None
 
 
 def _attend_part(

@@ -59,11 +59,12 @@ def _reasons(model: PreTrainedModel) -> Iterator[str]:
         yield "an encoder-decoder; forerun runs causal decoders"
     if model.get_output_embeddings() is None:
         yield "no output head, so it writes no text; load it with AutoModelForCausalLM"
-    if getattr(text, "is_causal", True) is False:
-        yield "attention in both directions (is_causal=False); forerun runs causal decoders"
+    layer = decoder_layers(model)[0]
+    if any(getattr(module, "is_causal", True) is False for module in (text, *layer.modules())):
+        yield "attention in both directions; forerun runs causal decoders"
     yield from _state(text)
     yield from _places(model)
-    parameters = inspect.signature(decoder_layers(model)[0].forward).parameters
+    parameters = inspect.signature(layer.forward).parameters
     if {"alibi", "position_bias"} & parameters.keys() and getattr(text, "alibi", True):
         yield "position biases in its attention scores (alibi), which trees and packed rows have no exact form of"
     if getattr(text, "attn_temperature_tuning", False):

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
-from typing import Any
+from typing import Any, final
 
 import torch
 from torch import Tensor, nn
@@ -56,6 +56,23 @@ def _child(layer: nn.Module, names: tuple[str, ...]) -> nn.Module | None:
     return next((child for name, child in layer.named_children() if name in names), None)
 
 
+@final
+class Form:
+    """How a module hands out its result: alone, or in a tuple with other things behind it. Known once it has run."""
+
+    def __init__(self) -> None:
+        self.known = False
+        self._others: int | None = None
+
+    def learn(self, out: Any) -> None:
+        self.known = True
+        self._others = len(out) - 1 if isinstance(out, tuple) else None
+
+    def of(self, state: Tensor) -> Any:
+        return state if self._others is None else (state, *[None] * self._others)
+
+
+@final
 class Silencer:
     """Replaces a module's forward by one that gives zeros of the same form while `silent` is set."""
 
@@ -63,20 +80,20 @@ class Silencer:
         self.silent = False
         self._module = module
         self._forward = module.forward
-        self._extra: int | None = None
+        self._form = Form()
         module.forward = self._run
 
     def _run(self, *args: Any, **kwargs: Any) -> Any:
-        if not self.silent:
+        if not self.silent or not self._form.known:
             out = self._forward(*args, **kwargs)
-            self._extra = len(out) - 1 if isinstance(out, tuple) else None
-            return out
+            self._form.learn(out)
+            return self._form.of(torch.zeros_like(_state(out))) if self.silent else out
         hidden: Tensor = args[0] if args else kwargs["hidden_states"]
         width = self._module.out_features if isinstance(self._module, nn.Linear) else hidden.shape[-1]
-        zeros = hidden.new_zeros(*hidden.shape[:-1], width)
-        return zeros if self._extra is None else (zeros, *[None] * self._extra)
+        return self._form.of(hidden.new_zeros(*hidden.shape[:-1], width))
 
 
+@final
 class Block:
     """One wrapped decoder layer."""
 
@@ -86,38 +103,38 @@ class Block:
         self._attention = Silencer(attention_sublayer(layer))
         self._mlp = [Silencer(module) for module in mlp_sublayers(layer)]
         self._forward: Callable[..., Any] = layer.forward
-        self._returns_tuple = False
+        self._form = Form()
         layer.forward = self._run
 
-    def _run(self, hidden: Tensor, *args: Any, packed: Packed, **kwargs: Any) -> Any:
+    def _run(self, hidden: Tensor, *args: Any, packed: Packed | None = None, **kwargs: Any) -> Any:
+        if packed is None:
+            raise UnsupportedModel("the model doesn't hand its keyword arguments to its layers")
         if self._index == 0:
             hidden = packed.bring_entries(hidden)
         if self._index in packed.taps:
             packed.hidden[self._index] = hidden[0]
-        if packed.plan.skips_layer(self._index):
-            out: Any = (hidden,) if self._returns_tuple else hidden
-        else:
-            out = self._run_active(hidden, args, kwargs, packed)
+        out = self._run_rows(hidden, args, kwargs, packed)
         if self._last and self._index + 1 in packed.taps:
             packed.hidden[self._index + 1] = _state(out)[0]
         return out
 
-    def _run_active(self, hidden: Tensor, args: tuple[Any, ...], kwargs: dict[str, Any], packed: Packed) -> Any:
+    def _run_rows(self, hidden: Tensor, args: tuple[Any, ...], kwargs: dict[str, Any], packed: Packed) -> Any:
+        skipped = packed.plan.skips_layer(self._index)
         rows = packed.active(self._index)
+        if self._form.known and (skipped or rows == []):
+            return self._form.of(hidden)
         with self._sublayers_silent(packed):
             if rows is None:
                 out = self._forward(hidden, *args, packed=packed, **kwargs)
-                self._returns_tuple = isinstance(out, tuple)
-                return out
-            if not rows:
-                return (hidden,) if self._returns_tuple else hidden
+                self._form.learn(out)
+                return self._form.of(hidden) if skipped else out
             index = torch.tensor(rows, device=hidden.device)
             total = hidden.shape[1]
             some = [_take(value, index, total) for value in (hidden, *args)]
             named = {name: _take(value, index, total) for name, value in kwargs.items()}
             out = self._forward(*some, packed=packed, **named)
-            state = hidden.index_copy(1, index, _state(out))
-            return (state, *out[1:]) if isinstance(out, tuple) else state
+            self._form.learn(out)
+            return self._form.of(hidden.index_copy(1, index, _state(out)))
 
     @contextmanager
     def _sublayers_silent(self, packed: Packed) -> Iterator[None]:

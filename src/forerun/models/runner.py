@@ -9,6 +9,7 @@ from typing import Any, final
 
 import torch
 from torch import Tensor
+from transformers import PreTrainedConfig
 
 from ..errors import UnsupportedModel
 from .attention import NAME
@@ -93,10 +94,13 @@ class HFRunner(Runner):
         self.dtype = model.dtype
         self.max_length = max_length_of(model.config)
         self.attended: set[int] = set()
+        self._unskippable = ""
         self.model = private_copy(model)
         layers = decoder_layers(self.model)
         for index, layer in enumerate(layers):
             Block(layer, index, last=index == len(layers) - 1)
+        if getattr(config, "do_layer_norm_before", True) is False:
+            self.refuse_plans("its layers normalise behind their residual additions, so they can't be skipped")
         self._head_input: Tensor | None = None
         self.model.get_output_embeddings().register_forward_pre_hook(self._keep_head_input)
 
@@ -104,11 +108,12 @@ class HFRunner(Runner):
         self._head_input = args[0]
 
     def check_plan(self, plan: LayerPlan) -> None:
-        if plan != FULL and getattr(self.model.config, "do_layer_norm_before", True) is False:
-            raise UnsupportedModel(
-                "this OPT variant normalises behind its residual additions (do_layer_norm_before=False), so its layers "
-                "can't be skipped; draft with lookup or a draft model"
-            )
+        if plan != FULL and self._unskippable:
+            raise UnsupportedModel(f"{self.name}: {self._unskippable}; draft with lookup or a draft model")
+
+    def refuse_plans(self, reason: str) -> None:
+        """From now on only the whole model runs: a skipped sublayer of this model does more than add nothing."""
+        self._unskippable = reason
 
     @torch.inference_mode()
     def execute(self, requests: Sequence[Request]) -> list[Rows]:
@@ -134,6 +139,7 @@ def private_copy(model: Any) -> Any:
     shared = {id(parameter): parameter for parameter in model.parameters()}
     copy = deepcopy(model, shared).eval()
     for module in copy.modules():
-        if hasattr(module, "config"):
-            module.config._attn_implementation = NAME
+        config = getattr(module, "config", None)
+        if isinstance(config, PreTrainedConfig):
+            config._attn_implementation = NAME
     return copy

@@ -1,8 +1,8 @@
 """At load, a few random tokens: does the packed forward say what the model says by itself?
 
-Two texts of different lengths run packed, one of them resumed behind an early exit, next to one forward of the model's
-own. It shows an attention that bypasses forerun's, state between rows, positions counted by rows, a tail that isn't run.
-What only long texts would show is checks.py's part.
+Two texts of different lengths run packed, one of them resumed behind an early exit, then again behind their own keys and
+values, next to one forward of the model's own. It shows an attention that bypasses forerun's, state between rows, positions
+counted by rows, a tail that isn't run. What only long texts would show is checks.py's part.
 """
 
 from __future__ import annotations
@@ -24,6 +24,7 @@ from .runner import HFRunner, Runner
 from .sequence import Sequence
 
 LENGTHS = (5, 9)
+SPLIT = 4
 
 # How far logits may be off, as a share of their spread: rounding alone stays an order of magnitude below.
 TOLERANCE = {torch.float64: 1e-6, torch.float32: 1e-3, torch.float16: 3e-2, torch.bfloat16: 1e-1}
@@ -40,7 +41,8 @@ class _Touching(LayerPlan):
 def self_check(runner: Runner, model: Any) -> None:
     """Raise UnsupportedModel unless runner gives what model, the user's own object, gives by itself.
 
-    It costs two and a half forwards of 18 rows. The model is neither changed nor run itself, but a copy that shares its
+    A model of which only the skipping of layers is not what it says keeps running, without plans.
+    It costs some four forwards of up to 18 rows. The model is neither changed nor run itself, but a copy that shares its
     parameters.
     """
     name = type(model).__name__
@@ -51,8 +53,10 @@ def self_check(runner: Runner, model: Any) -> None:
         texts = [tokens[i, :length].tolist() for i, length in enumerate(LENGTHS)]
         actual = _packed_logits(runner, texts)
         moved = _moved_by_silent_layers(runner, texts[0])
-    except (UnsupportedModel, MemoryError, torch.OutOfMemoryError):
+    except (MemoryError, torch.OutOfMemoryError):
         raise
+    except UnsupportedModel as error:
+        raise UnsupportedModel(f"{name}: {error}") from error
     except Exception as error:
         reason = str(error).split("\n")[0]
         raise UnsupportedModel(f"{name} can't run packed: {type(error).__name__}: {reason}") from error
@@ -63,10 +67,9 @@ def self_check(runner: Runner, model: Any) -> None:
         )
     for rows, own in zip(actual, expected, strict=True):
         _compare(name, rows, own[: len(rows)], TOLERANCE.get(runner.dtype, 1e-3))
-    if moved:
-        raise UnsupportedModel(
-            f"{name}: a layer whose attention and MLP are left out changes its input by {moved:.2g}, so layers can't be "
-            "skipped"
+    if isinstance(runner, HFRunner) and moved:
+        runner.refuse_plans(
+            f"a layer without its attention and MLP changes its input (by {moved:.2g}), so none is skipped"
         )
 
 
@@ -79,26 +82,29 @@ def _own_logits(model: Any, tokens: Tensor) -> Tensor:
 
 
 def _packed_logits(runner: Runner, texts: Series[list[int]]) -> list[Tensor]:
-    """Each text's logits, all computed in one forward that the first one joins at the middle layer."""
+    """Each text's logits: two packed forwards, the second behind a prefix, the first joined by a text at a middle layer."""
     sequences = [Sequence(runner) for _ in texts]
-    chains = [range(ROOT, len(text) - 1) for text in texts]
     if runner.num_layers > 1:
         exit_plan = LayerPlan.early_exit(runner.num_layers // 2, runner.num_layers)
-        _answer(runner, [sequences[0].forward(texts[0], chains[0], exit_plan)])
-    waiting = zip(sequences, texts, chains, strict=True)
-    return [rows.logits for rows in _answer(runner, [one.complete(text, chain) for one, text, chain in waiting])]
+        _answer(runner, [sequences[0].forward(texts[0][:SPLIT], plan=exit_plan)])
+    pieces: list[list[Tensor]] = [[] for _ in texts]
+    for rows in (slice(None, SPLIT), slice(SPLIT, None)):
+        waiting = [
+            sequence.complete(text[rows], range(ROOT, len(text[rows]) - 1))
+            for sequence, text in zip(sequences, texts, strict=True)
+        ]
+        for sequence, piece, answer in zip(sequences, pieces, _answer(runner, waiting), strict=True):
+            piece.append(answer.logits)
+            sequence.keep(range(len(answer.logits)))
+    return [torch.cat(piece) for piece in pieces]
 
 
 def _moved_by_silent_layers(runner: Runner, text: list[int]) -> float:
-    """How far layers without attention and MLP move the residual stream; 0 for a model that refuses skipping anyway."""
+    """How far layers without attention and MLP move the residual stream."""
     every = frozenset(range(runner.num_layers))
     plan = _Touching(every, every)
-    try:
-        runner.check_plan(plan)
-    except UnsupportedModel:
-        return 0.0
     ends = frozenset({0, runner.num_layers})
-    taps = _answer(runner, [Sequence(runner).forward(text, range(ROOT, len(text) - 1), plan, ends)])[0].taps
+    taps = _answer(runner, [Sequence(runner).forward(text, plan=plan, taps=ends)])[0].taps
     return float((taps[runner.num_layers] - taps[0]).abs().max())
 
 

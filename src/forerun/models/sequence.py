@@ -1,12 +1,13 @@
 """A sequence: the keys and values of one text for one model, as a committed prefix and scratch rows behind it.
 
-Forwards only ever add scratch rows; `keep` commits some and drops the rest. So a rejected branch, or a row computed with
-skipped layers, can't leak into the prefix.
+Forwards only ever add scratch rows; `keep` commits some and drops the rest. So a rejected branch can't leak into the
+prefix, and rows computed with skipped layers are refused there.
 """
 
 from __future__ import annotations
 
 from collections.abc import Sequence as Series
+from dataclasses import dataclass
 from typing import final
 
 import torch
@@ -22,6 +23,17 @@ from .store import Store
 CHUNK = 512
 
 
+@dataclass(frozen=True, slots=True, eq=False)
+class _Row:
+    """A scratch row. state is what its exit layer was given, [D], where plan is a pure early exit."""
+
+    token: int
+    parent: int
+    depth: int
+    plan: LayerPlan
+    state: Tensor | None
+
+
 @final
 class Sequence:
     """One text. ids are the committed tokens; scratch rows hold a token and its parent row, ROOT behind the prefix."""
@@ -31,14 +43,12 @@ class Sequence:
         self.ids: list[int] = []
         self._store = Store(runner.num_layers, capacity)
         self._drafting = drafting
-        self._tokens: list[int] = []
-        self._parents: list[int] = []
-        self._exits: list[tuple[int, Tensor] | None] = []
+        self._rows: list[_Row] = []
 
     @property
     def scratch(self) -> tuple[int, ...]:
         """The tokens of the scratch rows."""
-        return tuple(self._tokens)
+        return tuple(row.token for row in self._rows)
 
     async def forward(
         self,
@@ -50,15 +60,16 @@ class Sequence:
         """Add scratch rows to draft with, in the order given; rows for all of them.
 
         parents[i] is a scratch row before it or ROOT; None continues the last scratch row. Positions follow the parents.
+        Raises ValueError where scratch rows lack keys that the plan's layers would read.
         """
-        first = len(self._tokens)
+        first = len(self._rows)
         own = range(first - 1, first - 1 + len(tokens)) if parents is None else parents
-        exit_layer = plan.exit_layer
-        wanted = taps if exit_layer is None else taps | {exit_layer}
-        rows = await self._run(tokens, own, len(tokens), plan, wanted, drafting=True)
-        for i in range(len(tokens)):
-            self._exits.append(None if exit_layer is None else (exit_layer, rows.taps[exit_layer][i]))
-        return rows
+        for row in self._rows:
+            if row.plan is not plan and not row.plan.attention <= plan.attention:
+                raise ValueError(
+                    "the scratch rows left out layers that this plan attends in; drop or complete them first"
+                )
+        return await self._run(tokens, own, len(tokens), plan, taps, drafting=True)
 
     async def complete(self, tokens: Series[int], parents: Series[int], taps: frozenset[int] = frozenset()) -> Rows:
         """Make the scratch rows exactly these, each computed by the whole model; rows for all of them.
@@ -68,21 +79,20 @@ class Sequence:
         """
         enter, states = self._resumable(tokens, parents)
         self.drop()
-        rows = await self._run(tokens, parents, len(tokens), FULL, taps, self._drafting, enter, states)
-        self._exits.extend([None] * len(tokens))
-        return rows
+        return await self._run(tokens, parents, len(tokens), FULL, taps, self._drafting, enter, states)
 
     def _resumable(self, tokens: Series[int], parents: Series[int]) -> tuple[int, list[Tensor]]:
+        """The layer at which leading scratch rows go on, and their states there."""
         enter = 0
         states: list[Tensor] = []
-        known = zip(self._tokens, self._parents, self._exits, strict=True)
-        for token, parent, (old_token, old_parent, exit_state) in zip(tokens, parents, known, strict=False):
-            if exit_state is None or (token, parent) != (old_token, old_parent):
+        for token, parent, row in zip(tokens, parents, self._rows, strict=False):
+            exit_layer = row.plan.exit_layer
+            if exit_layer is None or row.state is None or (token, parent) != (row.token, row.parent):
                 break
-            if states and exit_state[0] != enter:
+            if states and exit_layer != enter:
                 break
-            enter = exit_state[0]
-            states.append(exit_state[1])
+            enter = exit_layer
+            states.append(row.state)
         return enter, states
 
     async def _run(
@@ -96,14 +106,10 @@ class Sequence:
         enter: int = 0,
         states: Series[Tensor] = (),
     ) -> Rows:
-        first = len(self._tokens)
-        every = [*self._parents, *parents]
-        depths: list[int] = []
-        for row, parent in enumerate(every):
-            if not ROOT <= parent < row:
-                raise ValueError(f"scratch row {row} has parent {parent}; it must lie in [{ROOT}, {row - 1}]")
-            depths.append(0 if parent == ROOT else depths[parent] + 1)
+        first = len(self._rows)
+        depths = self._depths(tokens, parents)
         self.runner.check_rows(tokens, len(self.ids) + max(depths, default=0) + 1)
+        every = [*(row.parent for row in self._rows), *parents]
         chain = every == list(range(ROOT, len(every) - 1))
         part = Part(
             store=self._store,
@@ -115,21 +121,47 @@ class Sequence:
             entry=torch.stack(list(states)) if states else None,
             enter=enter,
         )
-        rows = await submit(Request(self.runner, tuple(tokens), part, want, plan, taps, drafting))
-        self._tokens += tokens
-        self._parents += parents
+        exit_layer = plan.exit_layer
+        wanted = taps if exit_layer is None else taps | {exit_layer}
+        rows = await submit(Request(self.runner, tuple(tokens), part, want, plan, wanted, drafting))
+        exits = [None] * len(tokens) if exit_layer is None else rows.taps[exit_layer]
+        for token, parent, depth, state in zip(tokens, parents, depths[first:], exits, strict=True):
+            self._rows.append(_Row(token, parent, depth, plan, state))
         return rows
 
+    def _depths(self, tokens: Series[int], parents: Series[int]) -> list[int]:
+        """Positions behind the prefix, of the scratch rows and of the new ones."""
+        if len(tokens) != len(parents):
+            raise ValueError(f"each token needs a parent, got {len(tokens)} tokens and {len(parents)} parents")
+        depths = [row.depth for row in self._rows]
+        for row, parent in enumerate(parents, start=len(depths)):
+            if not ROOT <= parent < row:
+                raise ValueError(f"scratch row {row} has parent {parent}; it must lie in [{ROOT}, {row - 1}]")
+            depths.append(0 if parent == ROOT else depths[parent] + 1)
+        return depths
+
     def keep(self, rows: Series[int]) -> None:
-        """Commit these scratch rows, in order, and drop the others."""
+        """Commit these scratch rows, a path from the prefix on, and drop the others.
+
+        Raises ValueError on rows that are no such path, or that were computed with layers left out.
+        """
+        previous = ROOT
+        for row in rows:
+            if not 0 <= row < len(self._rows) or self._rows[row].parent != previous:
+                raise ValueError(
+                    f"kept rows must be a path of scratch rows, got {list(rows)}: {row} can't follow {previous}"
+                )
+            if self._rows[row].plan != FULL:
+                raise ValueError(f"scratch row {row} was computed with layers left out; complete it first")
+            previous = row
         committed = len(self.ids)
         self._store.move([committed + row for row in rows], committed)
-        self.ids += [self._tokens[row] for row in rows]
+        self.ids += [self._rows[row].token for row in rows]
         self.drop()
 
     def drop(self) -> None:
         """Forget the scratch rows."""
-        self._tokens, self._parents, self._exits = [], [], []
+        self._rows = []
 
     async def sync(self, ids: Series[int]) -> Rows:
         """Make the prefix equal ids, reusing what matches; the row of the last token (always computed).
