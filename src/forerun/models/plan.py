@@ -23,6 +23,12 @@ class LayerPlan:
     mlp: frozenset[int] = frozenset()
     exit_layer: int | None = None
 
+    def __post_init__(self) -> None:
+        if self.exit_layer is not None:
+            rest = frozenset(range(self.exit_layer, max(self.attention, default=self.exit_layer) + 1))
+            if not self.attention == self.mlp == rest:
+                raise ValueError(f"exit_layer {self.exit_layer} must leave out all layers from there on and no other sublayer")
+
     @classmethod
     def early_exit(cls, exit_layer: int, num_layers: int) -> LayerPlan:
         if not 1 <= exit_layer < num_layers:
