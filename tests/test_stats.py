@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from forerun.core import ROOT, Draft, Round, Verdict
+from forerun.core import ROOT, Draft, Round, Timing, Verdict
 from forerun.stats import Stats
 
 
@@ -13,13 +13,13 @@ def chain(*tokens: int) -> Draft:
 
 
 def prefill(token: int = 1) -> Round:
-    return Round((token,), Draft(), Verdict((), (token,)), start=4, prefill=True, verify_seconds=3.0)
+    return Round((token,), Draft(), Verdict((), (token,)), start=4, prefill=True, timing=Timing(forward=3.0))
 
 
 def turn(draft: Draft, accepted: int, tokens: int | None = None) -> Round:
     emitted = tuple(range(accepted + 1 if tokens is None else tokens))
     verdict = Verdict(tuple(range(accepted)), tuple(range(accepted + 1)))
-    return Round(emitted, draft, verdict, start=5, draft_seconds=0.5, verify_seconds=1.0)
+    return Round(emitted, draft, verdict, start=5, timing=Timing(draft=0.5, forward=0.75, law=0.125, decide=0.25))
 
 
 def test_no_rounds_give_zeros() -> None:
@@ -43,6 +43,7 @@ def test_rates_follow_their_definitions() -> None:
     assert stats.discard_rate == pytest.approx(2 / 7)
     assert stats.verification_rate == pytest.approx(3 / 7)
     assert stats.decode_seconds == pytest.approx(4.5)
+    assert (stats.forward_seconds, stats.law_seconds) == (pytest.approx(2.25), pytest.approx(0.375))
 
 
 def test_the_time_identity_of_specdecpp_holds() -> None:

@@ -72,13 +72,32 @@ class Verdict:
     tokens: tuple[int, ...]
 
 
+@dataclass(frozen=True, slots=True)
+class Timing:
+    """Where a round's wall-clock seconds went; in a batch the forward includes waiting for the others.
+
+    draft: pulling the draft, its forwards included. forward: the target's. decide: laws and the rule of acceptance, of
+    which law is the first part. keep: committing the accepted rows.
+    """
+
+    draft: float = 0.0
+    forward: float = 0.0
+    law: float = 0.0
+    decide: float = 0.0
+    keep: float = 0.0
+
+    @property
+    def verify(self) -> float:
+        """Everything behind the draft."""
+        return self.forward + self.decide + self.keep
+
+
 @dataclass(frozen=True, slots=True, eq=False)
 class Round:
     """One turn of the loop, the only event. tokens are the verdict's, cut behind an end-of-sequence token.
 
     start is the number of tokens known before; the first round of a request is its prefill. logits [len(tokens), V] are
-    the target's raw rows that the tokens came from, where the request asked for them. Times are wall-clock seconds; in a
-    batch they include waiting for the others.
+    the target's raw rows that the tokens came from, where the request asked for them.
     """
 
     tokens: tuple[int, ...]
@@ -86,8 +105,7 @@ class Round:
     verdict: Verdict
     start: int
     prefill: bool = False
-    draft_seconds: float = 0.0
-    verify_seconds: float = 0.0
+    timing: Timing = Timing()
     logits: Tensor | None = None
 
 
@@ -115,7 +133,9 @@ class Sampling:
     processors: tuple[Callable[[Tensor, Tensor], Tensor], ...] = ()
 
     def __post_init__(self) -> None:
-        _require(0 <= self.temperature < math.inf, "temperature", self.temperature, "at least 0 (0 is greedy)")
+        # below that, scores / temperature leaves the range of float32
+        warm = self.temperature == 0 or 1e-6 <= self.temperature < math.inf
+        _require(warm, "temperature", self.temperature, "0 (greedy) or at least 1e-6")
         _require(self.top_k >= 0, "top_k", self.top_k, "at least 0 (0 keeps every token)")
         _require(0 < self.top_p <= 1, "top_p", self.top_p, "in (0, 1] (1 keeps every token)")
         _require(0 <= self.min_p <= 1, "min_p", self.min_p, "in [0, 1] (0 keeps every token)")

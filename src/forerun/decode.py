@@ -5,10 +5,11 @@ from __future__ import annotations
 from collections.abc import AsyncGenerator
 from contextlib import aclosing
 from time import perf_counter
+from typing import final
 
 from torch import Tensor
 
-from .core import ROOT, Context, Draft, Round, Step
+from .core import ROOT, Context, Draft, Round, Step, Timing, Verdict
 from .drafters.base import Drafter
 from .law import Law, PointMass
 from .models.sequence import Sequence
@@ -24,19 +25,23 @@ async def decode(target: Sequence, drafter: Drafter, policy: LengthPolicy, conte
     """
     if context.room <= 0:
         return
-    begun = perf_counter()
+    clock = _Clock()
     rows = await target.sync(context.ids)
-    yield _finish(Draft(), rows.logits, context, begun, begun)
+    clock.lap("forward")
+    yield _finish(Draft(), _decide(Draft(), rows.logits, context, clock), rows.logits, context, clock)
     while context.finish_reason is None:
-        begun = perf_counter()
+        clock = _Clock()
         steps = await _collect(drafter, policy, context)
         draft = Draft.of(steps)
-        drafted = perf_counter()
+        clock.lap("draft")
         rows = await target.complete(
             [context.ids[-1], *draft.tokens], [ROOT, *(parent + 1 for parent in draft.parents)]
         )
-        round = _finish(draft, rows.logits, context, begun, drafted)
-        target.keep([0, *(node + 1 for node in round.verdict.path)])
+        clock.lap("forward")
+        verdict = _decide(draft, rows.logits, context, clock)
+        target.keep([0, *(node + 1 for node in verdict.path)])
+        clock.lap("keep")
+        round = _finish(draft, verdict, rows.logits, context, clock)
         policy.observe(steps, round)
         yield round
 
@@ -55,9 +60,14 @@ async def _collect(drafter: Drafter, policy: LengthPolicy, context: Context) -> 
     return steps
 
 
-def _finish(draft: Draft, logits: Tensor, context: Context, begun: float, drafted: float) -> Round:
+def _decide(draft: Draft, logits: Tensor, context: Context, clock: _Clock) -> Verdict:
+    verdict = verify(draft, _row_laws(logits, context, clock), context.chance, len(context.ids))
+    clock.lap("decide")
+    return verdict
+
+
+def _finish(draft: Draft, verdict: Verdict, logits: Tensor, context: Context, clock: _Clock) -> Round:
     start = len(context.ids)
-    verdict = verify(draft, _row_laws(logits, context), context.chance, start)
     tokens = context.extend(verdict.tokens)
     rows = [0, *(node + 1 for node in verdict.path)][: len(tokens)]
     return Round(
@@ -66,21 +76,42 @@ def _finish(draft: Draft, logits: Tensor, context: Context, begun: float, drafte
         verdict=verdict,
         start=start,
         prefill=start == context.prompt_length,
-        draft_seconds=drafted - begun,
-        verify_seconds=perf_counter() - drafted,
+        timing=Timing(**clock.seconds),
         logits=logits[rows] if context.keep_logits else None,
     )
 
 
-def _row_laws(logits: Tensor, context: Context) -> RowLaw:
+@final
+class _Clock:
+    """A stop watch with named laps."""
+
+    def __init__(self) -> None:
+        self.seconds: dict[str, float] = {}
+        self._last = perf_counter()
+
+    def lap(self, name: str) -> None:
+        now = perf_counter()
+        self.add(name, now - self._last)
+        self._last = now
+
+    def add(self, name: str, seconds: float) -> None:
+        self.seconds[name] = self.seconds.get(name, 0.0) + seconds
+
+
+def _row_laws(logits: Tensor, context: Context, clock: _Clock) -> RowLaw:
     """The target's law by row. Greedy rows without history are read off together, in one transfer."""
     sampling = context.sampling
+    begun = perf_counter()
     if sampling.temperature == 0 and not sampling.uses_history:
         best = greedy_tokens(logits)
+        clock.add("law", perf_counter() - begun)
         return lambda row, drafted: PointMass(best[row])
 
     def row_law(row: int, drafted: tuple[int, ...]) -> Law:
+        begun = perf_counter()
         prefix = [*context.ids, *drafted] if sampling.uses_history else ()
-        return law(logits[row], sampling, prefix, context.prompt_length)
+        own = law(logits[row], sampling, prefix, context.prompt_length)
+        clock.add("law", perf_counter() - begun)
+        return own
 
     return row_law

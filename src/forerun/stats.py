@@ -12,6 +12,16 @@ from typing import Any, final
 
 from .core import ROOT, Draft, Round
 
+COUNTS = ("tokens", "rounds", "drafted", "accepted", "_first_tokens")
+SECONDS = (
+    "prefill_seconds",
+    "draft_seconds",
+    "verify_seconds",
+    "forward_seconds",
+    "law_seconds",
+    "keep_seconds",
+)
+
 
 @final
 class Stats:
@@ -25,6 +35,9 @@ class Stats:
         self.prefill_seconds = 0.0
         self.draft_seconds = 0.0
         self.verify_seconds = 0.0
+        self.forward_seconds = 0.0
+        self.law_seconds = 0.0
+        self.keep_seconds = 0.0
         self._tried: Counter[int] = Counter()
         self._right: Counter[int] = Counter()
         self._first_tokens = 0
@@ -36,22 +49,23 @@ class Stats:
         self.tokens += len(round.tokens)
         if round.prefill:
             self._first_tokens += len(round.tokens)
-            self.prefill_seconds += round.verify_seconds
+            self.prefill_seconds += round.timing.verify
             return
         self.rounds += 1
         self.drafted += len(round.draft)
         self.accepted += len(round.verdict.path)
-        self.draft_seconds += round.draft_seconds
-        self.verify_seconds += round.verify_seconds
+        self.draft_seconds += round.timing.draft
+        self.verify_seconds += round.timing.verify
+        self.forward_seconds += round.timing.forward
+        self.law_seconds += round.timing.law
+        self.keep_seconds += round.timing.keep
         for depth in range(_levels_tried(round.draft, round.verdict.path)):
             self._tried[depth] += 1
             self._right[depth] += depth < len(round.verdict.path)
 
     def merge(self, other: Stats) -> None:
         """Add another request's counts to these."""
-        for name in ("tokens", "rounds", "drafted", "accepted", "_first_tokens"):
-            setattr(self, name, getattr(self, name) + getattr(other, name))
-        for name in ("prefill_seconds", "draft_seconds", "verify_seconds"):
+        for name in (*COUNTS, *SECONDS):
             setattr(self, name, getattr(self, name) + getattr(other, name))
         self._tried.update(other._tried)
         self._right.update(other._right)
@@ -98,9 +112,7 @@ class Stats:
             "acceptance_per_position": list(self.acceptance_per_position),
             "discard_rate": self.discard_rate,
             "verification_rate": self.verification_rate,
-            "prefill_seconds": self.prefill_seconds,
-            "draft_seconds": self.draft_seconds,
-            "verify_seconds": self.verify_seconds,
+            **{name: getattr(self, name) for name in SECONDS},
         }
 
 
