@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Coroutine, Sequence as Series
+from collections.abc import Coroutine
+from collections.abc import Sequence as Series
 from typing import Any
 
 import torch

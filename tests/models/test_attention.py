@@ -96,7 +96,9 @@ def test_an_unknown_keyword_that_asks_for_nothing_passes() -> None:
     assert torch.equal(run(head_mask=None, output_attentions=False, alibi=False), run())
 
 
-@pytest.mark.parametrize(("mask", "options"), [(None, {}), (torch.zeros(1, 1, 3, 3), {}), (Pattern(), {"packed": None})])
+@pytest.mark.parametrize(
+    ("mask", "options"), [(None, {}), (torch.zeros(1, 1, 3, 3), {}), (Pattern(), {"packed": None})]
+)
 def test_a_model_that_keeps_the_mask_or_the_keywords_to_itself_is_refused(mask, options) -> None:
     with pytest.raises(UnsupportedModel, match="doesn't hand its mask and keyword arguments"):
         run(mask=mask, **options)

@@ -41,7 +41,9 @@ def test_a_pattern_sees_what_its_words_say(pattern: Pattern) -> None:
 @pytest.mark.parametrize("seed", range(12))
 def test_rows_of_a_tree_see_the_prefix_and_their_ancestors_within_the_pattern(pattern: Pattern, seed: int) -> None:
     generator = torch.Generator().manual_seed(seed)
-    committed, count, n = (int(torch.randint(low, high, (), generator=generator)) for low, high in ((0, 12), (4, 9), (1, 5)))
+    committed, count, n = (
+        int(torch.randint(low, high, (), generator=generator)) for low, high in ((0, 12), (4, 9), (1, 5))
+    )
     parents = [int(torch.randint(-1, row, (), generator=generator)) if row else -1 for row in range(count)]
     depths: list[int] = []
     lines: list[set[int]] = []

@@ -46,4 +46,7 @@ def test_only_a_pure_early_exit_may_call_itself_one(attention: set[int], mlp: se
 
 
 def test_equal_plans_share_a_forward() -> None:
-    assert len({LayerPlan.skip(4, [1]), LayerPlan.skip(4, (1,)), LayerPlan.early_exit(2, 4), LayerPlan.early_exit(2, 4)}) == 2
+    assert (
+        len({LayerPlan.skip(4, [1]), LayerPlan.skip(4, (1,)), LayerPlan.early_exit(2, 4), LayerPlan.early_exit(2, 4)})
+        == 2
+    )

@@ -70,7 +70,9 @@ def test_a_layer_that_was_left_out_while_another_grew_catches_up() -> None:
     assert held(keys) == [1, 2, 3, 4, 5]
 
 
-@pytest.mark.parametrize(("slots", "start"), [([3, 5, 6], 3), ([4, 5], 2), ([6], 0), ([2, 4, 6], 1), ([], 3), ([3, 4], 3)])
+@pytest.mark.parametrize(
+    ("slots", "start"), [([3, 5, 6], 3), ([4, 5], 2), ([6], 0), ([2, 4, 6], 1), ([], 3), ([3, 4], 3)]
+)
 def test_moving_gathers_slots_even_where_they_overlap(slots: list[int], start: int) -> None:
     store = Store(2, 8)
     for layer in (0, 1):

@@ -74,7 +74,9 @@ def layout(requests: Sequence[Request], device: torch.device) -> tuple[Tensor, T
         ids += request.tokens
         positions += [part.committed + depth for depth in part.depths[part.first :]]
         wanted += range(len(ids) - request.want, len(ids))
-    return tuple(torch.tensor(values, device=device) for values in (ids, positions, wanted))  # type: ignore[return-value]
+    # a prefill chunk may want no row at all
+    flat = [torch.tensor(values, dtype=torch.long, device=device) for values in (ids, positions, wanted)]
+    return flat[0], flat[1], flat[2]
 
 
 @final

@@ -1,0 +1,190 @@
+"""Runners: what they share with the model that they were given, and that they leave it alone."""
+
+from __future__ import annotations
+
+import copy
+
+import pytest
+import torch
+
+from forerun.core import ROOT
+from forerun.errors import UnsupportedModel
+from forerun.models.packed import Packed, Part
+from forerun.models.plan import FULL, LayerPlan
+from forerun.models.request import Request
+from forerun.models.runner import HFRunner, gather, layout
+from forerun.models.sequence import Sequence
+from forerun.models.store import Store
+from forerun.testing import FAMILIES, VOCABULARY, tiny_model
+
+from .running import chain, finish, off, own_logits, text, together
+
+
+def footprint(model) -> dict[str, object]:
+    """Everything about a model object that a runner might touch."""
+    return {
+        "config": model.config.to_dict(),
+        "generation": model.generation_config.to_dict(),
+        "attention": [module.config._attn_implementation for module in model.modules() if hasattr(module, "config")],
+        "modules": [(name, id(module), module.training) for name, module in model.named_modules()],
+        "attributes": [sorted(vars(module)) for module in model.modules()],
+        "hooks": [len(module._forward_hooks) + len(module._forward_pre_hooks) for module in model.modules()],
+        "parameters": [
+            (name, id(p), p.data_ptr(), p._version, p.requires_grad) for name, p in model.named_parameters()
+        ],
+        "buffers": [(name, id(buffer), buffer.clone().tolist()) for name, buffer in model.named_buffers()],
+    }
+
+
+def use(runner: HFRunner) -> None:
+    sequence = Sequence(runner)
+    finish(sequence.sync(text(12)))
+    finish(sequence.forward([1, 2], plan=LayerPlan.early_exit(2, 4), taps=frozenset({1})))
+    finish(sequence.complete([1, 2, 3], chain(3)))
+    sequence.keep([0, 1])
+    finish(sequence.forward([4], plan=LayerPlan.skip(4, [1], [2])))
+
+
+@pytest.mark.parametrize("family", FAMILIES)
+@pytest.mark.parametrize("training", [False, True])
+def test_the_users_model_stays_as_it_was(family: str, training: bool) -> None:
+    model = tiny_model(family).train(training)
+    before = footprint(model)
+    use(HFRunner(model))
+    assert footprint(model) == before
+
+
+def test_the_users_model_keeps_its_attention_and_says_the_same_as_before() -> None:
+    model = tiny_model("gemma2")
+    model.set_attn_implementation("eager")
+    before = own_logits(model, text(20))
+    use(HFRunner(model))
+    assert model.config._attn_implementation == "eager"
+    assert torch.equal(own_logits(model, text(20)), before)
+
+
+def test_weights_are_shared_and_not_copied() -> None:
+    model = tiny_model("llama")
+    runner = HFRunner(model)
+    assert [id(p) for p in runner.model.parameters()] == [id(p) for p in model.parameters()]
+    ids = text(8)
+    before = finish(Sequence(runner).forward(ids)).logits
+    with torch.no_grad():
+        model.lm_head.weight.mul_(2)
+    assert torch.allclose(finish(Sequence(runner).forward(ids)).logits, 2 * before)
+
+
+def test_buffers_and_configuration_are_the_runners_own() -> None:
+    model = tiny_model("llama")
+    runner = HFRunner(model)
+    assert not {b.data_ptr() for b in runner.model.buffers()} & {b.data_ptr() for b in model.buffers()}
+    assert runner.model.config is not model.config
+
+
+def test_a_model_in_training_runs_without_dropout() -> None:
+    model = tiny_model("gpt2", resid_pdrop=0.5, embd_pdrop=0.5, attn_pdrop=0.5).train()
+    rows = finish(Sequence(HFRunner(model)).forward(text(9)))
+    assert off(rows.logits, own_logits(copy.deepcopy(model).eval(), text(9))) < 1e-4
+
+
+def test_two_runners_of_one_model_do_not_meet() -> None:
+    model = tiny_model("llama")
+    one, other = HFRunner(model), HFRunner(model)
+    use(one)
+    assert off(finish(Sequence(other).forward(text(9))).logits, own_logits(model, text(9))) < 1e-4
+    use(other)
+    assert off(finish(Sequence(one).forward(text(9))).logits, own_logits(model, text(9))) < 1e-4
+
+
+def test_a_runner_of_a_loaded_model_knows_its_measures() -> None:
+    runner = HFRunner(tiny_model("llama"), "mine")
+    assert (runner.num_layers, runner.vocab_size, runner.max_length) == (4, VOCABULARY, 256)
+    assert (runner.name, runner.dtype, runner.device.type) == ("mine", torch.float32, "cpu")
+    assert HFRunner(tiny_model("llama")).name == "LlamaForCausalLM"
+
+
+def test_the_hidden_states_are_what_the_head_reads() -> None:
+    model = tiny_model("llama")
+    rows = finish(Sequence(HFRunner(model)).forward(text(9)))
+    with torch.no_grad():
+        assert torch.allclose(model.lm_head(rows.hidden), rows.logits, atol=1e-5)
+
+
+def test_final_scales_and_caps_of_the_tail_are_in_the_logits() -> None:
+    model = tiny_model("gemma2", final_logit_softcapping=0.7)
+    rows = finish(Sequence(HFRunner(model)).forward(text(9)))
+    assert rows.logits.abs().max() <= 0.7
+    assert off(rows.logits, own_logits(model, text(9))) < 1e-4
+
+
+def test_every_request_of_a_call_gets_its_own_rows() -> None:
+    model = tiny_model("llama")
+    runner = HFRunner(model)
+    texts = [text(length, seed=length) for length in (5, 1, 9)]
+    answers = together(*(Sequence(runner).forward(ids, taps=frozenset({1})) for ids in texts))
+    for ids, rows in zip(texts, answers, strict=True):
+        alone = finish(Sequence(runner).forward(ids, taps=frozenset({1})))
+        assert rows.logits.shape == (len(ids), VOCABULARY)
+        assert off(rows.logits, own_logits(model, ids)) < 1e-4
+        assert off(rows.hidden, alone.hidden) < 1e-4
+        assert off(rows.taps[1], alone.taps[1]) < 1e-4
+
+
+def request(runner: HFRunner, committed: int, depths: list[int], first: int, n: int, want: int) -> Request:
+    return Request(runner, tuple(range(10, 10 + n)), Part(Store(4, 8), committed, first, n, depths), want)
+
+
+def test_the_layout_lists_tokens_positions_and_wanted_rows() -> None:
+    runner = HFRunner(tiny_model("llama"))
+    requests = [
+        request(runner, 5, [0, 1, 1, 2], 1, 3, 2),
+        request(runner, 0, [0, 1], 0, 2, 0),
+        request(runner, 7, [0], 0, 1, 1),
+    ]
+    ids, positions, wanted = layout(requests, torch.device("cpu"))
+    assert ids.tolist() == [10, 11, 12, 10, 11, 10]
+    assert positions.tolist() == [6, 6, 7, 0, 1, 7]
+    assert wanted.tolist() == [1, 2, 5]
+
+
+def test_gathering_hands_taps_of_all_rows_and_logits_of_the_wanted_ones() -> None:
+    runner = HFRunner(tiny_model("llama"))
+    requests = [request(runner, 0, [0, 1, 2], 0, 3, 1), request(runner, 0, [0, 1], 0, 2, 2)]
+    packed = Packed([one.part for one in requests], hidden={1: torch.arange(5)[:, None]})
+    values = torch.tensor([[2.0], [3.0], [4.0]])
+    first, second = gather(values * 10, values, packed, requests)
+    assert (first.logits.tolist(), second.logits.tolist()) == ([[2]], [[3], [4]])
+    assert (first.hidden.tolist(), second.hidden.tolist()) == ([[20]], [[30], [40]])
+    assert (first.taps[1].tolist(), second.taps[1].tolist()) == ([[0], [1], [2]], [[3], [4]])
+
+
+def test_a_post_norm_opt_runs_whole_and_refuses_plans() -> None:
+    model = tiny_model("opt", do_layer_norm_before=False)
+    runner = HFRunner(model)
+    assert off(finish(Sequence(runner).forward(text(9))).logits, own_logits(model, text(9))) < 1e-4
+    runner.check_plan(FULL)
+    for plan in (LayerPlan.early_exit(2, 4), LayerPlan.skip(4, mlp=[1])):
+        with pytest.raises(UnsupportedModel, match="normalise behind their residual additions"):
+            runner.check_plan(plan)
+
+
+def test_a_runner_that_refuses_plans_names_itself_and_the_way_out() -> None:
+    runner = HFRunner(tiny_model("llama"), "mine")
+    runner.check_plan(LayerPlan.early_exit(2, 4))
+    runner.refuse_plans("its layers do odd things")
+    with pytest.raises(UnsupportedModel, match="mine: its layers do odd things; draft with lookup or a draft model"):
+        runner.check_plan(LayerPlan.early_exit(2, 4))
+
+
+def test_a_text_beyond_the_context_is_refused_before_it_reaches_a_batch() -> None:
+    runner = HFRunner(tiny_model("llama", max_position_embeddings=8), "mine")
+    finish(Sequence(runner).forward(text(8)))
+    with pytest.raises(ValueError, match="the text has 9 tokens and mine holds 8; shorten it"):
+        Sequence(runner).complete(text(9), range(ROOT, 8)).send(None)
+
+
+def test_attended_layers_are_counted() -> None:
+    runner = HFRunner(tiny_model("llama"))
+    assert runner.attended == set()
+    finish(Sequence(runner).forward(text(3)))
+    assert runner.attended == {0, 1, 2, 3}
