@@ -85,8 +85,11 @@ def _check_magic(file: Path) -> None:
 def _convert(file: Path, dtype: torch.dtype, directory: Path) -> None:
     columns = (TextColumn("{task.description}"), BarColumn(), TaskProgressColumn(), TimeElapsedColumn())
     console = Console(stderr=True)
-    with Progress(*columns, console=console, transient=True) as progress, quiet():
-        task = progress.add_task(f"converting {file.name} (once)")
+    words = f"converting {file.name} (once)"
+    if not console.is_terminal:
+        console.print(words, soft_wrap=True)
+    with Progress(*columns, console=console, transient=True, disable=not console.is_terminal) as progress, quiet():
+        task = progress.add_task(words)
         meter = _Meter(lambda percent: progress.update(task, completed=percent))
         with redirect_stderr(meter):
             _write(file, dtype, directory)
@@ -98,8 +101,8 @@ def _write(file: Path, dtype: torch.dtype, directory: Path) -> None:
         (Path(folder) / file.name).symlink_to(file.resolve())
         try:
             unpacked = GgufConfig(dequantize=True)
-            model = AutoModelForCausalLM.from_pretrained(
-                folder, gguf_file=file.name, dtype=dtype, quantization_config=unpacked
+            model, info = AutoModelForCausalLM.from_pretrained(
+                folder, gguf_file=file.name, dtype=dtype, quantization_config=unpacked, output_loading_info=True
             )
             tokenizer = AutoTokenizer.from_pretrained(folder, gguf_file=file.name)
         except (MemoryError, torch.OutOfMemoryError):
@@ -111,6 +114,8 @@ def _write(file: Path, dtype: torch.dtype, directory: Path) -> None:
             raise InvalidModelFile(
                 f"{file.name} can't be read; it is corrupt or truncated, get it again ({type(error).__name__}: {reason})"
             ) from error
+    if missing := sorted(info["missing_keys"]):
+        raise InvalidModelFile(f"{file.name} lacks weights, such as {missing[0]} ({len(missing)} in all)")
     model.save_pretrained(directory)
     tokenizer.save_pretrained(directory)
 
