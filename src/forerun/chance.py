@@ -15,23 +15,34 @@ from .law import Law
 
 
 class Chance(ABC):
-    """The coins and draws of one request."""
+    """The coins and draws of one request, each made from one number of its own."""
 
     @abstractmethod
+    def uniform(self, purpose: bytes, *key: int) -> float:
+        """A number in [0, 1), the same for an equal purpose and key, independent for any other."""
+
+    @final
     def accept(self, ratio: float, position: int, sibling: int) -> bool:
-        """True with probability min(1, ratio): is draft node number `sibling` accepted as the token at position?"""
+        """True with probability min(1, ratio): is the node's child number `sibling` accepted as the token at position?
 
-    @abstractmethod
+        Strictly below, since the number may be 0 and a token of probability 0 must not pass.
+        """
+        return self.uniform(b"accept", position, sibling) < ratio
+
+    @final
     def draw(self, law: Law, position: int) -> int:
         """The target's own token at position. Plain decoding and verification share this draw."""
+        return law.quantile(self.uniform(b"token", position))
 
-    @abstractmethod
+    @final
     def propose(self, law: Law, position: int, start: int, sibling: int = 0) -> int:
         """A draft token for position, in the round that began when `start` tokens were known.
 
-        The round is part of the key: a position that is drafted again after a rejection must not see the old number,
-        since a policy may have adapted to the token that it gave.
+        sibling tells apart all the tokens that a round drafts for one position, whatever their parents. The round is
+        part of the key: a position that is drafted again after a rejection must not see the old number, since a policy
+        may have adapted to the token that it gave.
         """
+        return law.quantile(self.uniform(b"draft", position, start, sibling))
 
 
 @final
@@ -44,16 +55,7 @@ class Seeded(Chance):
         self.seed = seed % 2**64
 
     def uniform(self, purpose: bytes, *key: int) -> float:
-        """A number in [0, 1) with 53 random bits, a function of seed, purpose and key."""
+        """53 random bits, a hash of seed, purpose and key."""
         message = struct.pack(f"<Q{len(key)}q", self.seed, *key)
         digest = hashlib.blake2b(message, digest_size=8, person=purpose).digest()
         return float((int.from_bytes(digest, "little") >> 11) * 2.0**-53)
-
-    def accept(self, ratio: float, position: int, sibling: int) -> bool:
-        return self.uniform(b"accept", position, sibling) < ratio
-
-    def draw(self, law: Law, position: int) -> int:
-        return law.quantile(self.uniform(b"token", position))
-
-    def propose(self, law: Law, position: int, start: int, sibling: int = 0) -> int:
-        return law.quantile(self.uniform(b"draft", position, start, sibling))

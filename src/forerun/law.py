@@ -42,7 +42,7 @@ class PointMass(Law):
         self.token = token
 
     def probability(self, token: int) -> float:
-        return 1.0 if token == self.token else 0.0
+        return 1 if token == self.token else 0  # whole numbers, so that exact fractions stay exact
 
     def minus(self, other: Law) -> Law:
         return self

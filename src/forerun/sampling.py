@@ -23,11 +23,12 @@ def law(logits: Tensor, sampling: Sampling, prefix: Sequence[int] = (), prompt_l
     prefix is read only if sampling.uses_history. Raises InvalidLogits on NaN and on a row that allows no token.
     """
     scores = processed(logits, sampling, prefix, prompt_length)
+    best, token = scores.max(-1)
+    _check(float(best))
     if sampling.temperature == 0:
-        best, token = scores.max(-1)
-        _check(float(best))
         return PointMass(int(token))
-    _check(float(scores.max()))
+    if float(best) == torch.inf:
+        raise InvalidLogits("a logit is +inf, so the row has no softmax; check the model's dtype, or decode greedily")
     return Categorical(warped(scores, sampling).softmax(-1))
 
 
@@ -45,16 +46,17 @@ def processed(logits: Tensor, sampling: Sampling, prefix: Sequence[int], prompt_
         return logits
     ids = torch.tensor(prefix, dtype=torch.long, device=logits.device)
     scores = logits.float().clone()
+    known = scores.shape[0]  # a draft's vocabulary may be the smaller one
     if sampling.repetition_penalty != 1:
-        seen = ids.unique()
+        seen = ids[ids < known].unique()
         values = scores[seen]
         factor = sampling.repetition_penalty
         scores[seen] = torch.where(values > 0, values / factor, values * factor)
     if sampling.frequency_penalty or sampling.presence_penalty:
-        counts = torch.bincount(ids[prompt_length:], minlength=scores.shape[0])
+        counts = torch.bincount(ids[prompt_length:], minlength=known)[:known]
         scores -= sampling.frequency_penalty * counts + sampling.presence_penalty * (counts > 0)
     if sampling.no_repeat_ngram:
-        scores[_repeating(prefix, sampling.no_repeat_ngram)] = -torch.inf
+        scores[[token for token in _repeating(prefix, sampling.no_repeat_ngram) if token < known]] = -torch.inf
     for processor in sampling.processors:
         scores = processor(ids[None], scores[None])[0]
     return scores

@@ -51,7 +51,10 @@ def _advance(draft: Draft, children: list[int], law: Law, chance: Chance, positi
     for sibling, child in enumerate(children):
         token = draft.tokens[child]
         drawn_from = draft.laws[child] or PointMass(token)
-        if chance.accept(law.probability(token) / drawn_from.probability(token), position, sibling):
+        drawn_with = drawn_from.probability(token)
+        if drawn_with <= 0:
+            raise ValueError(f"draft node {child} holds token {token}, which its own law never draws")
+        if chance.accept(law.probability(token) / drawn_with, position, sibling):
             return token, child
         law = law.minus(drawn_from)
     return chance.draw(law, position), None

@@ -1,0 +1,148 @@
+"""Mistakes that real projects have made, one a function: each puts its mistake in the place of forerun's own code.
+
+The first five are the table of reference section 5.4 (transformers #32867 and #47932, residuals, SGLang PR 22049, dropped
+tokens); the tree by rows is fms-extras #12.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from fractions import Fraction
+from importlib import import_module
+
+import pytest
+
+from forerun.chance import Chance
+from forerun.core import ROOT, Context, Draft, Step, Verdict
+from forerun.law import Law
+from forerun.models.request import Rows
+from forerun.verify import RowLaw, verify
+
+from .drafts import Child, best, without
+from .exact import FractionLaw, table_law
+
+DECODE = import_module("forerun.decode")
+SELF_DRAFT = import_module("forerun.drafters.self_draft")
+
+
+def _draft_law(rows: Rows) -> FractionLaw:
+    law = table_law(rows.logits[-1], None)  # type: ignore[arg-type]
+    assert isinstance(law, FractionLaw)
+    return law
+
+
+def greedy_draft_with_softmax(patch: pytest.MonkeyPatch) -> None:
+    def next_step(rows: Rows, context: Context, drafted: Sequence[int]) -> Step:
+        law = _draft_law(rows)
+        return Step((best(law),), (len(drafted) - 1,), (law,))
+
+    patch.setattr(SELF_DRAFT, "next_step", next_step)
+
+
+def drawn_from_top_two_with_raw_draft_law(patch: pytest.MonkeyPatch) -> None:
+    def next_step(rows: Rows, context: Context, drafted: Sequence[int]) -> Step:
+        law, start = _draft_law(rows), len(context.ids)
+        top = FractionLaw(p if token in (best(law), best(law, 1)) else 0 for token, p in enumerate(law.probs))
+        return Step((context.chance.propose(top, start + len(drafted), start),), (len(drafted) - 1,), (law,))
+
+    patch.setattr(SELF_DRAFT, "next_step", next_step)
+
+
+def resampled_from_the_target_itself(patch: pytest.MonkeyPatch) -> None:
+    patch.setattr(FractionLaw, "minus", lambda self, other: self)
+
+
+def _verifying(patch: pytest.MonkeyPatch, wrap: Callable[[RowLaw], RowLaw]) -> None:
+    """verify is asked as before, with other laws of the rows."""
+    patch.setattr(
+        DECODE, "verify", lambda draft, law_of_row, chance, start: verify(draft, wrap(law_of_row), chance, start)
+    )
+
+
+def history_frozen_at_the_round_start(patch: pytest.MonkeyPatch) -> None:
+    _verifying(patch, lambda law_of_row: lambda row, drafted: law_of_row(row, ()))
+
+
+def rows_off_by_one(patch: pytest.MonkeyPatch) -> None:
+    _verifying(patch, lambda law_of_row: lambda row, drafted: law_of_row(max(row - 1, 0), drafted))
+
+
+def _dropping(patch: pytest.MonkeyPatch, drop: Callable[[Law, float, int], bool]) -> None:
+    """The last token of a chain is dropped if drop(its target law, its draft probability, itself) says so."""
+
+    def cut(draft: Draft, law_of_row: RowLaw, chance: Chance, start: int) -> Verdict:
+        if len(draft) and (drawn_from := draft.laws[-1]) is not None:
+            token, before = draft.tokens[-1], draft.tokens[:-1]
+            if drop(law_of_row(len(before), before), drawn_from.probability(token), token):
+                draft = Draft(before, draft.parents[:-1], draft.laws[:-1])
+        return verify(draft, law_of_row, chance, start)
+
+    patch.setattr(DECODE, "verify", cut)
+
+
+def unlikely_drawn_token_dropped(patch: pytest.MonkeyPatch) -> None:
+    _dropping(patch, lambda law, drawn_with, token: drawn_with < Fraction(2, 5))
+
+
+def dropped_by_the_targets_law(patch: pytest.MonkeyPatch) -> None:
+    _dropping(patch, lambda law, drawn_with, token: law.probability(token) < drawn_with)
+
+
+def siblings_with_the_first_ones_law(law: FractionLaw, propose: Callable[[Law], int]) -> list[Child]:
+    """Drawn without replacement, verified as if they had been drawn with it."""
+    first = propose(law)
+    rest = without(law, first)
+    return [(first, law)] if rest is None else [(first, law), (propose(rest), law)]
+
+
+def a_target_sample_for_each_row(patch: pytest.MonkeyPatch) -> None:
+    patch.setattr(DECODE, "verify", verify_by_rows)
+
+
+def verify_by_rows(draft: Draft, law_of_row: RowLaw, chance: Chance, start: int) -> Verdict:
+    """Every root-to-leaf row is compared with a sample of its own, and the longest match wins."""
+    verdicts = [
+        _match(draft, leaf, law_of_row, chance, start) for leaf in range(len(draft)) if leaf not in draft.parents
+    ]
+    return max(verdicts, key=lambda verdict: len(verdict.path), default=_match(draft, ROOT, law_of_row, chance, start))
+
+
+def _match(draft: Draft, leaf: int, law_of_row: RowLaw, chance: Chance, start: int) -> Verdict:
+    row: list[int] = []
+    while leaf != ROOT:
+        row.insert(0, leaf)
+        leaf = draft.parents[leaf]
+    path: list[int] = []
+    tokens: list[int] = []
+    for node, child in zip([ROOT, *row], [*row, None], strict=True):
+        number = chance.uniform(b"row", start + len(tokens), row[-1] if row else ROOT)
+        tokens.append(law_of_row(node + 1, tuple(tokens)).quantile(number))
+        if child is None or draft.tokens[child] != tokens[-1]:
+            break
+        path.append(child)
+    return Verdict(tuple(path), tuple(tokens))
+
+
+def accepted_at_the_ratio_itself(patch: pytest.MonkeyPatch) -> None:
+    def accept(self: Chance, ratio: float, position: int, sibling: int) -> bool:
+        return self.uniform(b"accept", position, sibling) <= ratio
+
+    patch.setattr(Chance, "accept", accept)
+
+
+def draft_numbers_without_the_round(patch: pytest.MonkeyPatch) -> None:
+    def propose(self: Chance, law: Law, position: int, start: int, sibling: int = 0) -> int:
+        return law.quantile(self.uniform(b"draft", position, sibling))
+
+    patch.setattr(Chance, "propose", propose)
+
+
+def one_number_for_coin_and_token(patch: pytest.MonkeyPatch) -> None:
+    def draw(self: Chance, law: Law, position: int) -> int:
+        return law.quantile(self.uniform(b"accept", position, 0))
+
+    patch.setattr(Chance, "draw", draw)
+
+
+def everything_accepted(patch: pytest.MonkeyPatch) -> None:
+    patch.setattr(Chance, "accept", lambda self, ratio, position, sibling: ratio > 0)
