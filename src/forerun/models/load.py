@@ -8,9 +8,10 @@ from pathlib import Path
 from typing import Any
 
 import torch
+from safetensors import SafetensorError
 from transformers import AutoConfig, AutoModelForCausalLM, AutoTokenizer
 
-from ..errors import ModelNotFound, UnsupportedModel, UnsupportedOption
+from ..errors import InvalidModelFile, ModelNotFound, UnsupportedModel, UnsupportedOption
 from .checks import check_quantisation, check_structure
 from .gguf import converted
 from .locate import locate
@@ -122,10 +123,12 @@ def _read(directory: Path, dtype: torch.dtype | None, trust_remote_code: bool) -
             model, info = AutoModelForCausalLM.from_pretrained(
                 directory, dtype=dtype or "auto", use_safetensors=True, output_loading_info=True, **options
             )
-    except UnsupportedModel:
+    except (UnsupportedModel, MemoryError, torch.OutOfMemoryError):
         raise
-    except (ValueError, KeyError, OSError, ImportError) as error:
-        reason = str(error).split("\n")[0]
+    except SafetensorError as error:
+        raise InvalidModelFile(f"{directory} has weights that are corrupt or truncated, get them again ({error})") from error
+    except Exception as error:
+        reason = str(error).split("\n")[0] or type(error).__name__
         raise UnsupportedModel(f"{directory} can't be loaded as a causal language model: {reason}") from error
     if missing := sorted(info["missing_keys"]):
         raise UnsupportedModel(
