@@ -85,7 +85,7 @@ def test_the_prompts_are_as_short_as_promised() -> None:
 @pytest.mark.parametrize("drafter", DRAFTERS.names)
 def test_every_drafter_writes_what_transformers_writes(drafter: str) -> None:
     options = {name: first_half() if name == "model" else value for name, value in OPTIONS.get(drafter, {}).items()}
-    engine = load("smollm2", dtype="float32", drafter=drafter, drafter_options=options, policy="heuristic")
+    engine = load("smollm2", dtype="float32", drafter=drafter, drafter_options=options, policy_options={"k": 3})
     results = engine.generate(list(PROMPTS), max_new_tokens=NEW, max_batch=20)
     assert [result.ids for result in results] == [wanted(prompt) for prompt in PROMPTS]
     assert (sum(result.stats.drafted for result in results) > 0) == (drafter != "none")
