@@ -18,6 +18,7 @@ from .errors import UnsupportedOption
 # transformers' own that are functions of ids and scores, whatever they may cache on the way
 STATELESS = frozenset(
     {
+        "BarkEosPrioritizerLogitsProcessor",
         "EncoderNoRepeatNGramLogitsProcessor",
         "EncoderRepetitionPenaltyLogitsProcessor",
         "EpsilonLogitsWarper",

@@ -103,7 +103,7 @@ class AtTheEdge(Chance):
 
 def written_at_the_edge(scenario: Scenario, number: float) -> Fraction:
     """How likely the target finds what the loop writes when every number is this one."""
-    context, _ = loop(scenario, AtTheEdge(number), rounds=4)
+    context, _ = loop(scenario, AtTheEdge(number), rounds=3)
     likelihood = Fraction(1)
     for end in range(1, len(context.ids)):
         likelihood *= Fraction(scenario.target.law(context.ids[:end], context.ids[:end]).probability(context.ids[end]))
