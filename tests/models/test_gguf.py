@@ -9,11 +9,13 @@ from pathlib import Path
 import pytest
 import torch
 from safetensors.torch import load_file
+from transformers import AutoModelForCausalLM
 
 from forerun.errors import InvalidModelFile, UnsupportedModel
 from forerun.models import gguf as module
 from forerun.models.gguf import PARTIAL, STALE_SECONDS, cache_directory, converted, fingerprint
 from forerun.models.load import open_model
+from forerun.models.sequence import Sequence
 
 from .running import finish, off, own_logits
 from .tiny_gguf import END, write_gguf
@@ -47,14 +49,18 @@ def test_a_file_becomes_a_model_with_its_tokenizer_and_end(file: Path, name, dty
 
 
 def test_the_weights_are_the_files_own(file: Path) -> None:
-    from transformers import AutoModelForCausalLM
-
-    from forerun.models.sequence import Sequence
 
     loaded = open_model(file, dtype="float32")
     directly = AutoModelForCausalLM.from_pretrained(file.parent, gguf_file=file.name, dtype=torch.float32)
     ids = [5, 6, 200, 7]
     assert off(finish(Sequence(loaded.runner).forward(ids)).logits, own_logits(directly, ids)) < 1e-4
+
+
+def test_a_model_object_that_transformers_read_from_a_file_runs_too(file: Path) -> None:
+    model = AutoModelForCausalLM.from_pretrained(file.parent, gguf_file=file.name, dtype=torch.float32)
+    loaded = open_model(model)
+    ids = [5, 6, 200, 7]
+    assert off(finish(Sequence(loaded.runner).forward(ids)).logits, own_logits(model, ids)) < 1e-4
 
 
 def test_a_file_is_converted_once_a_dtype(file: Path, cache: Path, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -72,13 +72,13 @@ def _reasons(model: PreTrainedModel) -> Iterator[str]:
 
 
 def _state(config: Any) -> Iterator[str]:
-    """Layers whose state can't take back a rejected token."""
+    """Layers whose state may not be keys and values, or can't take back a rejected token."""
     kinds = getattr(config, "layer_types", None) or getattr(config, "layers_block_type", None) or ()
     others = sorted(set(kinds) - LAYER_TYPES - {"attention"})
     if others:
         yield (
-            f"layers of type {', '.join(others)}; their state can't take back a rejected token (known types: "
-            f"{', '.join(sorted(LAYER_TYPES))})"
+            f"layers of type {', '.join(others)}; recurrent and convolutional state can't take back a rejected token, and "
+            f"forerun knows only {', '.join(sorted(LAYER_TYPES))}"
         )
 
 

@@ -7,8 +7,9 @@ counted by rows, a tail that isn't run. What only long texts would show is check
 
 from __future__ import annotations
 
-from collections.abc import Coroutine
+from collections.abc import Coroutine, Iterator
 from collections.abc import Sequence as Series
+from contextlib import contextmanager
 from copy import deepcopy
 from dataclasses import dataclass
 from typing import Any
@@ -48,18 +49,12 @@ def self_check(runner: Runner, model: Any) -> None:
     name = type(model).__name__
     generator = torch.Generator().manual_seed(0)
     tokens = torch.randint(runner.vocab_size, (len(LENGTHS), max(LENGTHS)), generator=generator)
-    try:
+    texts = [tokens[i, :length].tolist() for i, length in enumerate(LENGTHS)]
+    with _told_as_unsupported(f"{name} can't run its own forward"):
         expected = _own_logits(model, tokens.to(runner.device))
-        texts = [tokens[i, :length].tolist() for i, length in enumerate(LENGTHS)]
+    with _told_as_unsupported(f"{name} can't run packed"):
         actual = _packed_logits(runner, texts)
         moved = _moved_by_silent_layers(runner, texts[0])
-    except (MemoryError, torch.OutOfMemoryError):
-        raise
-    except UnsupportedModel as error:
-        raise UnsupportedModel(f"{name}: {error}") from error
-    except Exception as error:
-        reason = str(error).split("\n")[0]
-        raise UnsupportedModel(f"{name} can't run packed: {type(error).__name__}: {reason}") from error
     if isinstance(runner, HFRunner) and (unseen := set(range(runner.num_layers)) - runner.attended):
         raise UnsupportedModel(
             f"{name}: layers {', '.join(map(str, sorted(unseen)))} have an attention of their own or recurrent state, not "
@@ -71,6 +66,20 @@ def self_check(runner: Runner, model: Any) -> None:
         runner.refuse_plans(
             f"a layer without its attention and MLP changes its input (by {moved:.2g}), so none is skipped"
         )
+
+
+@contextmanager
+def _told_as_unsupported(what: str) -> Iterator[None]:
+    """Whatever goes wrong inside a model is told in one sentence; a full memory is not the model's fault."""
+    try:
+        yield
+    except (MemoryError, torch.OutOfMemoryError):
+        raise
+    except UnsupportedModel as error:
+        raise UnsupportedModel(f"{what}: {error}") from error
+    except Exception as error:
+        reason = str(error).split("\n")[0]
+        raise UnsupportedModel(f"{what}: {type(error).__name__}: {reason}") from error
 
 
 def _own_logits(model: Any, tokens: Tensor) -> Tensor:
