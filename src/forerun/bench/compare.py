@@ -25,8 +25,7 @@ def compare(
 
     One repeat asks every question of the plain model and of each engine in turn; before the first repeat, the first
     question warms all of them up. options are those of a request. raw hands texts over without a chat template. tick is
-    called after each of the (1 + repeats * len(questions)) * (1 + len(engines)) runs; the warm-up counts as one repeat of
-    one question. Raises ValueError where nothing can be measured.
+    called after each run. Raises ValueError where nothing can be measured.
     """
     if repeats < 1:
         raise ValueError(f"repeats must be at least 1, got {repeats}")
@@ -57,6 +56,11 @@ def compare(
         _comparison(engine, sides[0], side, questions, options, chat)
         for engine, side in zip(engines, sides[1:], strict=True)
     ]
+
+
+def count_runs(engines: int, questions: Sequence[Question], repeats: int) -> int:
+    """How many runs compare makes of this many engines, the warm-up among them."""
+    return (1 + engines) * (1 + repeats * len(questions))
 
 
 def _comparison(

@@ -1,0 +1,119 @@
+"""forerun bench: methods and other engines on a suite of prompts."""
+
+from __future__ import annotations
+
+import json
+import shlex
+import sys
+from collections.abc import Mapping, Sequence
+from datetime import UTC, datetime
+from pathlib import Path
+from typing import Annotated, Any
+
+import torch
+import typer
+
+from ..bench.conditions import conditions
+from ..bench.entrants import read_entrants
+from ..bench.peer import PeerSettings, peer_choice
+from ..bench.peer_models import peer_models
+from ..bench.plots import check_plotting, write_plots
+from ..bench.report import by_category, overall
+from ..bench.session import Session
+from ..bench.suite import fingerprint, read_suite
+from ..errors import UnsupportedOption
+from .calibrate import PLAIN
+from .given import Device, Dtype, Model, Raw, Trust, open_engine
+from .screen import note, progress, show, show_table
+
+Suite = Annotated[Path, typer.Option(help="Prompts in Spec-Bench's JSON lines.", show_default=False)]
+JsonFile = Annotated[Path | None, typer.Option("--json", help="Write everything measured to this file.")]
+Pairs = Annotated[list[str] | None, typer.Option(help="A Python for a peer, as vllm=/path/to/python; may be repeated.")]
+Forms = Annotated[
+    list[str] | None,
+    typer.Option(help="Where peers find the model, as gguf=FILE or hf=DIRECTORY; found from MODEL if not given."),
+]
+
+
+def bench(
+    model: Model,
+    suite: Suite,
+    per_category: Annotated[int | None, typer.Option(help="Take at most this many prompts of a category.")] = None,
+    categories: Annotated[str, typer.Option(help="Only these categories, with commas.")] = "",
+    methods: Annotated[
+        str, typer.Option(help="Drafters by name or JSON files that describe a system, with commas.")
+    ] = "plain,lookup",
+    peers: Annotated[
+        str, typer.Option(help="Other engines: llama.cpp, transformers, vllm, with modes as in transformers:lookup.")
+    ] = "",
+    peer_python: Pairs = None,
+    peer_model: Forms = None,
+    peer_dtype: Annotated[str, typer.Option(help="The number format of peers that read hf directories.")] = "bfloat16",
+    max_new_tokens: Annotated[int, typer.Option(help="Tokens an answer.")] = 128,
+    threads: Annotated[int | None, typer.Option(help="Threads for everybody; torch's default if not given.")] = None,
+    raw: Raw = False,
+    dtype: Dtype = None,
+    device: Device = None,
+    trust_remote_code: Trust = False,
+    plots: Annotated[Path | None, typer.Option(help="Write PNG files into this folder.")] = None,
+    json_file: JsonFile = None,
+) -> None:
+    """Measure methods and other engines on the same prompts, one after the other, in changing order."""
+    items = read_suite(suite, per_category, split(categories))
+    entrants = read_entrants(split(methods))
+    choices = [peer_choice(peer) for peer in split(peers)]
+    pythons = pairs(peer_python, "--peer-python", [choice.label for choice in choices])
+    given_models = pairs(peer_model, "--peer-model", ["gguf", "hf"])
+    if plots is not None:
+        check_plotting()
+    if threads is not None:
+        torch.set_num_threads(threads)
+    engine = open_engine(model, PLAIN, dtype, device, trust_remote_code)
+    models = {**peer_models(model, peer_dtype), **given_models} if choices else {}
+    settings = PeerSettings(models, torch.get_num_threads(), peer_dtype, pythons=pythons)
+    session = Session(engine, entrants, items, choices, settings, max_new_tokens, raw)
+    with progress("measuring", len(items)) as tick:
+        report = session.run(tick, lambda name: note(f"opening {name}"))
+    about = {
+        **conditions(engine, shlex.join(["forerun", *sys.argv[1:]])),
+        "date": datetime.now(UTC).isoformat(timespec="seconds"),
+        "suite": {"file": suite.name, "sha256": fingerprint(suite), "prompts": len(items)},
+        "max_new_tokens": max_new_tokens,
+    }
+    _show(report, about)
+    if json_file is not None:
+        json_file.parent.mkdir(parents=True, exist_ok=True)
+        json_file.write_text(json.dumps({**about, **report}, indent=1) + "\n", encoding="utf-8")
+    if plots is not None:
+        for path in write_plots(report, plots):
+            note(f"wrote {path}")
+
+
+def split(text: str) -> list[str]:
+    return [part.strip() for part in text.split(",") if part.strip()]
+
+
+def pairs(given: Sequence[str] | None, flag: str, known: Sequence[str]) -> dict[str, str]:
+    """NAME=VALUE pairs. Raises UnsupportedOption on another form or a name that nothing here has."""
+    found: dict[str, str] = {}
+    for pair in given or ():
+        name, separator, value = pair.partition("=")
+        if not separator or not value:
+            raise UnsupportedOption(f"{flag} takes NAME=PATH, got {pair!r}")
+        if name not in known:
+            raise UnsupportedOption(
+                f"{flag} names {name!r}; known here: {', '.join(known) or 'none, as no peer takes part'}"
+            )
+        found[name] = value
+    return found
+
+
+def _show(report: dict[str, Any], about: Mapping[str, Any]) -> None:
+    show_table(*overall(report), title="Overall: medians over the prompts, with 95 % intervals")
+    show_table(*by_category(report), title="By category: median tokens/s x plain decoding of the same weights")
+    for sentence in report["failed"].values():
+        show(f"Not run: {sentence}")
+    show(
+        f"{about['model']}, {about['dtype']}, {about['hardware']}, {about['threads']} threads, "
+        f"{about['suite']['prompts']} prompts, up to {about['max_new_tokens']} tokens, greedy decoding"
+    )

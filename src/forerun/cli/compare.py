@@ -1,0 +1,101 @@
+"""forerun compare: plain decoding against speculation, measured."""
+
+from __future__ import annotations
+
+import shlex
+import sys
+from collections.abc import Sequence
+from importlib.resources import as_file, files
+from pathlib import Path
+from typing import Annotated, Any
+
+import typer
+
+from ..bench.compare import compare as measure
+from ..bench.compare import count_runs
+from ..bench.comparison import Comparison
+from ..bench.conditions import conditions
+from ..bench.questions import Question, read_questions
+from .flags import request_flags, request_of, takes
+from .given import RESERVED, AsJson, Device, Drafter, Dtype, Model, Policy, Raw, Trust, open_engine
+from .method import method_flags, method_of
+from .screen import note, progress, show, show_json, show_table
+
+UNTIMED = ("speculate", "logprobs", "processed_logprobs")
+
+
+@takes(*request_flags(without=UNTIMED), *method_flags(RESERVED))
+def compare(
+    model: Model,
+    drafter: Drafter = "lookup",
+    policy: Policy = "fixed",
+    prompts: Annotated[
+        Path | None,
+        typer.Option(help='JSON lines with "prompt", "messages" or "turns"; a few of forerun\'s own if not given.'),
+    ] = None,
+    repeats: Annotated[int, typer.Option(help="How many times both sides answer all prompts.")] = 5,
+    raw: Raw = False,
+    dtype: Dtype = None,
+    device: Device = None,
+    trust_remote_code: Trust = False,
+    as_json: AsJson = False,
+    **given: Any,
+) -> None:
+    """Measure a method against plain decoding. Exit status 1 if outputs differ by more than rounding explains."""
+    method, request = method_of(drafter, policy, given), request_of(given)
+    questions = own_questions("repeating", "open") if prompts is None else read_questions(prompts)
+    engine = open_engine(model, method, dtype, device, trust_remote_code)
+    with progress("comparing", count_runs(1, questions, repeats)) as tick:
+        found = measure([engine], questions, request, repeats=repeats, raw=raw, tick=tick)[0]
+    about = conditions(engine, shlex.join(["forerun", *sys.argv[1:]]))
+    if as_json:
+        show_json({"method": method.label, **found.as_dict(), **about})
+    else:
+        show_table(("", "plain", method.label), _rows(found))
+        show(verdict(found))
+        show(f"{about['model']}, {about['dtype']}, {about['hardware']}, {about['threads']} threads")
+    if found.verdict == "bug":
+        note("the outputs must be equal and are not: please report this with the command")
+        raise typer.Exit(1)
+
+
+def own_questions(*names: str) -> list[Question]:
+    """The prompts that come with forerun: "repeating", whose answers repeat their prompt, and "open"."""
+    questions: list[Question] = []
+    for name in names:
+        with as_file(files("forerun") / "data" / f"{name}.jsonl") as path:
+            questions += read_questions(path)
+    return questions
+
+
+def verdict(found: Comparison) -> str:
+    """Were the outputs equal, and if not, why?"""
+    where = found.difference
+    if where is None:
+        return "Outputs: equal, token for token."
+    place = f"question {where.question + 1}, turn {where.turn + 1}, token {where.position + 1}"
+    if found.verdict == "sampled":
+        return f"Outputs: sampled, first different at {place}; drawn drafts keep the law of the output, not its tokens."
+    preferred = f"plain decoding preferred its token there by {where.margin:.3g}"
+    if found.verdict == "rounding":
+        return f"Outputs: {found.match_rate:.1%} equal; first different at {place}, a near-tie ({preferred})."
+    return f"Outputs: DIFFERENT at {place}; {preferred}, more than rounding explains ({found.rounding_margin:.2g})."
+
+
+def _rows(found: Comparison) -> Sequence[tuple[str, str, str]]:
+    told = found.as_dict()
+    low, high = told["speedup_quartiles"]
+    positions = " ".join(f"{value:.2f}" for value in told["acceptance_per_position"])
+    cost = told["draft_cost_ratio"]
+    return [
+        ("tokens/s", f"{told['plain_tokens_per_second']:.1f}", f"{told['speculative_tokens_per_second']:.1f}"),
+        ("speed-up (quartiles)", "1", f"{told['speedup']:.2f} ({low:.2f} to {high:.2f})"),
+        ("tokens per round", "1", f"{told['tokens_per_round']:.2f}"),
+        ("acceptance by position", "", positions or "nothing drafted"),
+        ("discarded per emitted", "0", f"{told['discard_rate']:.2f}"),
+        ("verifications per emitted", "1", f"{told['verification_rate']:.2f}"),
+        ("cost of a draft step c", "", "nothing drafted" if cost is None else f"{cost:.3f}"),
+        ("cost of a verification", "1", f"{told['verify_cost_ratio']:.2f}"),
+        ("predicted speed-up", "", f"{told['predicted_speedup']:.2f}"),
+        ("  if wide forwards cost nothing more", "", f"{told['predicted_speedup_free_width']:.2f}"),
+    ]

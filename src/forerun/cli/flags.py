@@ -1,0 +1,67 @@
+"""Flags that are read off what they set, and the flags of a request."""
+
+from __future__ import annotations
+
+import inspect
+from collections.abc import Callable, Collection, Mapping
+from dataclasses import fields
+from typing import Annotated, Any, get_type_hints
+
+import typer
+
+from ..options import Options
+
+REQUEST = {
+    "max_new_tokens": "Write at most this many tokens.",
+    "temperature": "0 takes the most probable token; above, tokens are drawn.",
+    "top_k": "Draw from the k most probable tokens (0: all).",
+    "top_p": "Draw from the most probable tokens that hold this share (1: all).",
+    "min_p": "Leave out tokens below this share of the best one's probability (0: none).",
+    "repetition_penalty": "Divide the score of tokens that occur already (1: off).",
+    "frequency_penalty": "Lower a token's score for each time it was written (0: off).",
+    "presence_penalty": "Lower a token's score if it was written (0: off).",
+    "no_repeat_ngram": "Write no n-gram of this size twice (0: off).",
+    "seed": "The same seed gives the same text.",
+    "stop": "End before this text; may be given several times.",
+    "ignore_eos": "Go on behind the end of sequence.",
+    "logprobs": "Report each token's log-probability and this many alternatives.",
+    "processed_logprobs": "Report log-probabilities after penalties and filters, not the raw ones.",
+    "speculate": "With --no-speculate, decode plainly.",
+}
+
+
+def takes(*flags: inspect.Parameter) -> Callable[[Callable[..., Any]], Callable[..., Any]]:
+    """Give a command these flags beside its own; they arrive as keyword arguments."""
+
+    def extend(command: Any) -> Any:
+        own = inspect.signature(command, eval_str=True).parameters.values()
+        command.__signature__ = inspect.Signature([*(p for p in own if p.kind is not p.VAR_KEYWORD), *flags])
+        return command
+
+    return extend
+
+
+def flag(key: str, kind: Any, default: Any, panel: str, help: str, name: str | None = None) -> inspect.Parameter:
+    """A flag that arrives as keyword argument `key`; name is what it is called, if not that."""
+    written = spelling(name or key)
+    if kind in (bool, bool | None) and default is not False:
+        written = f"{written}/--no-{written.removeprefix('--')}"
+    option = typer.Option(written, help=help, rich_help_panel=panel)
+    return inspect.Parameter(key, inspect.Parameter.KEYWORD_ONLY, default=default, annotation=Annotated[kind, option])
+
+
+def spelling(name: str) -> str:
+    return "--" + name.replace("_", "-")
+
+
+def request_flags(without: Collection[str] = ()) -> list[inspect.Parameter]:
+    """A flag for each field of Options that can be written on a command line."""
+    kinds = {**get_type_hints(Options), "stop": list[str]}
+    defaults = {field.name: field.default for field in fields(Options)} | {"stop": None}
+    names = [name for name in defaults if name in REQUEST and name not in without]
+    return [flag(name, kinds[name], defaults[name], "Request", REQUEST[name]) for name in names]
+
+
+def request_of(given: Mapping[str, Any]) -> dict[str, Any]:
+    """The request's options among a command's keyword arguments."""
+    return {name: value for name, value in given.items() if name in REQUEST and value is not None}

@@ -1,0 +1,87 @@
+"""forerun generate: one prompt, streamed."""
+
+from __future__ import annotations
+
+import sys
+from dataclasses import asdict
+from time import perf_counter
+from typing import Annotated, Any
+
+import typer
+
+from ..answer import Result
+from ..bench.questions import Question, has_chat_template
+from ..engine import Engine
+from ..errors import UnsupportedOption
+from .flags import request_flags, request_of, takes
+from .given import RESERVED, AsJson, Device, Drafter, Dtype, Model, Policy, Raw, Trust, open_engine
+from .method import method_flags, method_of
+from .screen import note, show, show_json, write
+
+
+@takes(*request_flags(), *method_flags(RESERVED))
+def generate(
+    model: Model,
+    prompt: Annotated[str, typer.Argument(help="The text to answer; - reads it from stdin.", show_default=False)],
+    drafter: Drafter = "none",
+    policy: Policy = "fixed",
+    system_prompt: Annotated[str | None, typer.Option(help="A system message before the prompt.")] = None,
+    raw: Raw = False,
+    dtype: Dtype = None,
+    device: Device = None,
+    trust_remote_code: Trust = False,
+    as_json: AsJson = False,
+    **given: Any,
+) -> None:
+    """Answer a prompt. In a terminal, the tokens that were drafted and accepted are green."""
+    method, request = method_of(drafter, policy, given), request_of(given)
+    if "logprobs" in request and not as_json:
+        raise UnsupportedOption("log-probabilities are printed with --json only; add it, or leave --logprobs out")
+    text = sys.stdin.read().removesuffix("\n") if prompt == "-" else prompt
+    if not text:
+        raise ValueError("the prompt is empty; give at least one token")
+    before = () if system_prompt is None else ({"role": "system", "content": system_prompt},)
+    engine = open_engine(model, method, dtype, device, trust_remote_code)
+    asked = Question((text,), before).prompt((), chat=not raw and has_chat_template(engine.tokenizer))
+    result, seconds = _answer(engine, asked, request, quiet=as_json)
+    if as_json:
+        show_json(_described(result, seconds))
+    else:
+        show()
+        note(_summary(result, seconds))
+
+
+def _answer(engine: Engine, prompt: Any, request: dict[str, Any], quiet: bool) -> tuple[Result, float]:
+    """The result, and the seconds behind the first token."""
+    pieces = engine.stream(prompt, **request)
+    piece = next(pieces)
+    begun = perf_counter()
+    while True:
+        if not quiet:
+            write(piece.text, piece.drafted)
+        if piece.result is not None:
+            return piece.result, perf_counter() - begun
+        piece = next(pieces)
+
+
+def _described(result: Result, seconds: float) -> dict[str, Any]:
+    return {
+        "text": result.text,
+        "ids": list(result.ids),
+        "finish_reason": result.finish_reason,
+        "prompt_tokens": result.prompt_tokens,
+        "tokens_per_second": result.stats.decoded / seconds if seconds and result.stats.decoded else None,
+        "stats": result.stats.as_dict(),
+        "logprobs": None if result.logprobs is None else [asdict(one) for one in result.logprobs],
+    }
+
+
+def _summary(result: Result, seconds: float) -> str:
+    stats = result.stats
+    said = [f"{stats.tokens} tokens, ended by {result.finish_reason}"]
+    if stats.decoded and seconds:
+        said.append(f"{stats.decoded / seconds:.1f} tokens/s behind the first")
+        said.append(f"{stats.tokens_per_round:.2f} tokens per round")
+    if stats.drafted:
+        said.append(f"{stats.accepted} of {stats.drafted} drafted tokens accepted")
+    return "; ".join(said)
