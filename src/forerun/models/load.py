@@ -126,7 +126,9 @@ def _read(directory: Path, dtype: torch.dtype | None, trust_remote_code: bool) -
     except (UnsupportedModel, MemoryError, torch.OutOfMemoryError):
         raise
     except SafetensorError as error:
-        raise InvalidModelFile(f"{directory} has weights that are corrupt or truncated, get them again ({error})") from error
+        raise InvalidModelFile(
+            f"{directory} has weights that are corrupt or truncated, get them again ({error})"
+        ) from error
     except Exception as error:
         reason = str(error).split("\n")[0] or type(error).__name__
         raise UnsupportedModel(f"{directory} can't be loaded as a causal language model: {reason}") from error

@@ -27,7 +27,9 @@ class LayerPlan:
         if self.exit_layer is not None:
             rest = frozenset(range(self.exit_layer, max(self.attention, default=self.exit_layer) + 1))
             if not self.attention == self.mlp == rest:
-                raise ValueError(f"exit_layer {self.exit_layer} must leave out all layers from there on and nothing else")
+                raise ValueError(
+                    f"exit_layer {self.exit_layer} must leave out all layers from there on and nothing else"
+                )
 
     @classmethod
     def early_exit(cls, exit_layer: int, num_layers: int) -> LayerPlan:
