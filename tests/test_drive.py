@@ -35,6 +35,12 @@ class Spy(Runner):
     def check_plan(self, plan) -> None:
         self.inner.check_plan(plan)
 
+    def add_weights(self, name) -> None:
+        self.inner.add_weights(name)
+
+    def add_head(self, tokens) -> str:
+        return self.inner.add_head(tokens)
+
 
 @pytest.fixture(scope="module")
 def inner() -> HFRunner:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import AsyncGenerator, Iterable, Iterator, Mapping, Sequence
+from collections.abc import AsyncGenerator, Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import aclosing
 from dataclasses import dataclass
 from itertools import islice
@@ -190,9 +190,13 @@ def load(
     make_policy = policy_factory(policy, policy_options)
     loaded = open_model(model, tokenizer=tokenizer, dtype=dtype, device=device, trust_remote_code=trust_remote_code)
     pools.append(Pool(loaded.runner))
-    parts = Parts(pools[0], _vocabulary(loaded.tokenizer), opened)
+    parts = Parts(pools[0], _vocabulary(loaded.tokenizer), opened, _encoder(loaded.tokenizer))
     return Engine(loaded, parts, pools, drafter_factory(drafter, drafter_options, parts), make_policy)
 
 
 def _vocabulary(tokenizer: Any | None) -> dict[str, int] | None:
     return None if tokenizer is None else dict(tokenizer.get_vocab())
+
+
+def _encoder(tokenizer: Any | None) -> Callable[[str], list[int]] | None:
+    return None if tokenizer is None else lambda text: list(tokenizer(text, add_special_tokens=False).input_ids)

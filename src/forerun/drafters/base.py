@@ -39,13 +39,14 @@ DrafterFactory = Callable[[Sequence], Drafter]
 class Parts:
     """What a drafter is built from: the target's sequences, its vocabulary, and a way to load another model.
 
-    vocabulary: token string -> id of the target's tokenizer, None where there is none. load opens a model by name or path
-    in the target's dtype and device, and gives its sequences and its vocabulary.
+    vocabulary: token string -> id of the target's tokenizer; encode: text -> ids; None where there is no tokenizer. load
+    opens a model by name or path in the target's dtype and device, and gives its sequences and its vocabulary.
     """
 
     target: Pool
     vocabulary: dict[str, int] | None
     load: Callable[[Any], tuple[Pool, dict[str, int] | None]]
+    encode: Callable[[str], list[int]] | None = None
 
 
 DRAFTERS: Registry[Callable[..., DrafterFactory]] = Registry("drafter")

@@ -1,8 +1,9 @@
-"""The target drafts for itself with part of its layers, on its own keys and values.
+"""The target drafts for itself with part of itself, on its own keys and values.
 
 exit_layer runs layers 0..E-1, the final norm and the head; verification goes on from the exit states, so only the last
 drafted token passes the first E layers again (LayerSkip). skip_attention and skip_mlp leave out single sublayers
-(Draft & Verify): drafting reads the true prefix, and verification computes every row anew.
+(Draft & Verify): drafting reads the true prefix, and verification computes every row anew. weights runs them in a smaller
+copy of the weights, whose rows are thrown away; vocabulary restricts the head to frequent tokens. All combine.
 
 Sources: Elhoushi et al., LayerSkip, arXiv 2404.16710, section 5; Zhang et al., Draft & Verify, arXiv 2309.08168.
 """
@@ -10,14 +11,17 @@ Sources: Elhoushi et al., LayerSkip, arXiv 2404.16710, section 5; Zhang et al., 
 from __future__ import annotations
 
 from collections.abc import AsyncGenerator
+from dataclasses import replace
+from pathlib import Path
 from typing import final
 
-from ..core import ROOT, Context, Step
-from ..errors import UnsupportedOption
+from ..core import Context, Step
+from ..errors import InvalidLogits, UnsupportedOption
 from ..models.plan import LayerPlan
 from ..models.sequence import Sequence
 from .base import DRAFTERS, Drafter, DrafterFactory, Parts
 from .chain import next_step
+from .vocabulary import frequent
 
 
 @final
@@ -27,14 +31,18 @@ class SelfDraft(Drafter):
         self._plan = plan
 
     async def draft(self, context: Context) -> AsyncGenerator[Step]:
-        token, node = context.ids[-1], ROOT
         drafted: list[int] = []
         while True:
+            token = drafted[-1] if drafted else context.ids[-1]
             rows = await self._target.forward([token], plan=self._plan)
-            step = next_step(rows, context, drafted)
+            try:
+                step = next_step(rows, context, drafted)
+            except InvalidLogits:
+                if self._plan.head:
+                    return  # processors left no token of the restricted vocabulary; the target has the others
+                raise
             yield step
-            token, node = step.tokens[0], node + 1
-            drafted.append(token)
+            drafted.append(step.tokens[0])
 
 
 @DRAFTERS("self", source="Elhoushi et al., arXiv 2404.16710; Zhang et al., arXiv 2309.08168")
@@ -44,16 +52,39 @@ def build(
     exit_layer: int | None = None,
     skip_attention: tuple[int, ...] = (),
     skip_mlp: tuple[int, ...] = (),
+    weights: str = "",
+    vocabulary: int = 0,
+    vocabulary_text: str = "",
 ) -> DrafterFactory:
-    """The target itself with layers left out: an early exit, or skipped sublayers."""
-    num_layers = parts.target.runner.num_layers
+    """The target itself, carved: an early exit, skipped sublayers, small weights, a part of the vocabulary."""
+    runner = parts.target.runner
     if exit_layer is not None and (skip_attention or skip_mlp):
         raise UnsupportedOption(
             "drafter 'self' takes exit_layer or skip sets, not both: rows of a mixed plan can't be completed"
         )
+    if vocabulary_text and not vocabulary:
+        raise UnsupportedOption("vocabulary_text needs vocabulary, the number of tokens to keep")
     if exit_layer is not None:
-        plan = LayerPlan.early_exit(exit_layer, num_layers)
+        plan = LayerPlan.early_exit(exit_layer, runner.num_layers)
     else:
-        plan = LayerPlan.skip(num_layers, skip_attention, skip_mlp)
-    parts.target.runner.check_plan(plan)
+        plan = LayerPlan.skip(runner.num_layers, skip_attention, skip_mlp)
+    runner.check_plan(plan)
+    if weights:
+        runner.add_weights(weights)
+        plan = replace(plan, weights=weights)
+    if vocabulary:
+        tokens = frequent(_tokens_of(vocabulary_text, parts), vocabulary, runner.vocab_size)
+        plan = replace(plan, head=runner.add_head(tokens))
     return lambda target: SelfDraft(target, plan)
+
+
+def _tokens_of(file: str, parts: Parts) -> list[int]:
+    """The calibration text's tokens; none where no file is named."""
+    if not file:
+        return []
+    if parts.encode is None:
+        raise UnsupportedOption("vocabulary_text needs a tokenizer; load the model with one")
+    try:
+        return parts.encode(Path(file).read_text(encoding="utf-8"))
+    except (OSError, UnicodeDecodeError) as error:
+        raise ValueError(f"vocabulary_text must be a readable text file, got {file}: {error}") from error

@@ -1,4 +1,4 @@
-"""LayerPlan: the sublayers left out of a forward. Skipped layers and early exit are both a plan.
+"""LayerPlan: what is carved out of a model for one forward. Skipped layers and early exit are both a plan.
 
 Skipping makes a sublayer's contribution to the residual stream zero, so one notion fits pre-norm, post-norm and parallel
 blocks. Sources: Zhang et al., arXiv 2309.08168 (attention and MLP sublayers apart); Elhoushi et al., arXiv 2404.16710
@@ -15,13 +15,16 @@ from dataclasses import dataclass
 class LayerPlan:
     """Indices of the attention and MLP sublayers that are left out. The empty plan is the full model.
 
-    exit_layer = E says that the plan is a pure early exit: layers 0..E-1 whole, nothing after. Only rows of such a plan
-    can be completed later.
+    exit_layer = E says that the plan is a pure early exit: layers 0..E-1 whole, nothing after. weights names a smaller
+    copy of the weights, head a restricted vocabulary, both made by the runner (add_weights, add_head); "" is the model's
+    own.
     """
 
     attention: frozenset[int] = frozenset()
     mlp: frozenset[int] = frozenset()
     exit_layer: int | None = None
+    weights: str = ""
+    head: str = ""
 
     def __post_init__(self) -> None:
         if self.exit_layer is not None:
@@ -47,6 +50,14 @@ class LayerPlan:
             if not 0 <= index < num_layers:
                 raise ValueError(f"a skipped layer must be in 0..{num_layers - 1}, got {index}")
         return plan
+
+    @property
+    def resumes_at(self) -> int | None:
+        """The layer from which the whole model may go on with this plan's rows; None if it must compute them anew.
+
+        Rows of other weights never resume: their states are not the model's own.
+        """
+        return None if self.weights else self.exit_layer
 
     def skips_layer(self, layer: int) -> bool:
         return layer in self.attention and layer in self.mlp

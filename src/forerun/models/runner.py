@@ -11,13 +11,15 @@ import torch
 from torch import Tensor
 from transformers import PreTrainedConfig
 
-from ..errors import UnsupportedModel
+from ..errors import UnsupportedModel, UnsupportedOption
 from .attention import NAME
 from .checks import max_length_of
 from .layers import Block, decoder_layers
 from .packed import Packed
 from .plan import FULL, LayerPlan
 from .request import Request, Rows
+
+LEAN = "carving needs the lean runner: load a Llama-shaped model by name or path, not as an object"
 
 
 class Runner(ABC):
@@ -46,6 +48,17 @@ class Runner(ABC):
                 raise ValueError(f"token ids must be in 0..{self.vocab_size - 1}, got {token}")
         if self.max_length is not None and length > self.max_length:
             raise ValueError(f"the text has {length} tokens and {self.name} holds {self.max_length}; shorten it")
+
+    @abstractmethod
+    def add_weights(self, name: str) -> None:
+        """Hold a smaller copy of the weights for plans that name it. Raises UnsupportedOption where there is none."""
+
+    @abstractmethod
+    def add_head(self, tokens: Sequence[int]) -> str:
+        """Hold an output head for these tokens alone and give the name for plans; logits elsewhere are -inf.
+
+        Raises UnsupportedOption where this runner can't.
+        """
 
     @abstractmethod
     def check_plan(self, plan: LayerPlan) -> None:
@@ -112,6 +125,12 @@ class HFRunner(Runner):
     def check_plan(self, plan: LayerPlan) -> None:
         if plan != FULL and self._unskippable:
             raise UnsupportedModel(f"{self.name}: {self._unskippable}; draft with lookup or a draft model")
+
+    def add_weights(self, name: str) -> None:
+        raise UnsupportedOption(f"{self.name} runs on transformers' own modules, which have no {name} copy; {LEAN}")
+
+    def add_head(self, tokens: Sequence[int]) -> str:
+        raise UnsupportedOption(f"{self.name} runs on transformers' own modules, whose head is whole; {LEAN}")
 
     def refuse_plans(self, reason: str) -> None:
         """From now on only the whole model runs: a skipped sublayer of this model does more than add nothing."""

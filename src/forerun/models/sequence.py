@@ -86,7 +86,7 @@ class Sequence:
         enter = 0
         states: list[Tensor] = []
         for token, parent, row in zip(tokens, parents, self._rows, strict=False):
-            exit_layer = row.plan.exit_layer
+            exit_layer = row.plan.resumes_at
             if exit_layer is None or row.state is None or (token, parent) != (row.token, row.parent):
                 break
             if states and exit_layer != enter:
@@ -121,7 +121,7 @@ class Sequence:
             entry=torch.stack(list(states)) if states else None,
             enter=enter,
         )
-        exit_layer = plan.exit_layer
+        exit_layer = plan.resumes_at
         wanted = taps if exit_layer is None else taps | {exit_layer}
         rows = await submit(Request(self.runner, tuple(tokens), part, want, plan, wanted, drafting))
         exits = [None] * len(tokens) if exit_layer is None else rows.taps[exit_layer]

@@ -1,0 +1,27 @@
+"""Which tokens a restricted draft vocabulary holds: the most frequent of a text, then the tokenizer's first.
+
+A byte-pair tokenizer numbers its merges by frequency, so its low ids are a fair guess where no text says better.
+Source: Zhao et al., FR-Spec, arXiv 2502.14856 (frequency-ranked draft vocabularies).
+"""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Sequence
+
+
+def frequent(text: Sequence[int], size: int, vocabulary: int) -> tuple[int, ...]:
+    """size token ids, ascending: those most frequent in text (the lower id among equals), filled up from 0 on.
+
+    Raises ValueError unless 1 <= size <= vocabulary.
+    """
+    if not 1 <= size <= vocabulary:
+        raise ValueError(f"a draft vocabulary must hold 1..{vocabulary} tokens, got {size}")
+    counts = Counter(text)
+    ranked = sorted(counts, key=lambda token: (-counts[token], token))[:size]
+    chosen = set(ranked)
+    for token in range(vocabulary):
+        if len(chosen) == size:
+            break
+        chosen.add(token)
+    return tuple(sorted(chosen))
