@@ -1,0 +1,133 @@
+"""Measures what a forward costs here: by rows, behind a short and a long prefix, for a model, its plans and a draft model.
+
+The forwards of all subjects run in a shuffled order, several times over, so that a noisy moment hits all alike; a point is
+the median. Plans read the prefix of the full model, as they do when they draft.
+"""
+
+from __future__ import annotations
+
+import random
+from collections.abc import AsyncGenerator, Callable, Iterator, Sequence
+from dataclasses import dataclass
+from statistics import median
+from time import perf_counter
+
+from ..core import ROOT
+from ..cost import Cost, Costs, Point
+from ..drive import drive
+from ..models.plan import FULL, LayerPlan
+from ..models.runner import Runner
+from ..models.sequence import Sequence as TokenSequence
+from .comparison import spread
+
+ROWS = (1, 2, 3, 4, 6, 8, 12, 16, 24, 32, 128, 512)
+MANY = 32
+SHORT, LONG = 64, 1024
+REPEATS, REPEATS_OF_MANY = 9, 3
+
+
+@dataclass(frozen=True, slots=True)
+class Subject:
+    """A runner under a plan; model and weights are how a Cost names it."""
+
+    runner: Runner
+    model: str
+    weights: str
+    plan: LayerPlan = FULL
+
+    @property
+    def plan_name(self) -> str:
+        if self.plan.exit_layer is not None:
+            return f"exit {self.plan.exit_layer}"
+        parts = [
+            f"{kind} {','.join(map(str, sorted(layers)))}"
+            for kind, layers in (("attention", self.plan.attention), ("mlp", self.plan.mlp))
+            if layers
+        ]
+        return f"skip {' '.join(parts)}" if parts else "full"
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class _Place:
+    """One point to be: a subject's forward of so many rows behind a prefix that is computed already."""
+
+    subject: int
+    sequence: TokenSequence
+    rows: int
+    prefix: int
+
+
+def measure(subjects: Sequence[Subject], tick: Callable[[], None] = lambda: None, repeats: int = REPEATS) -> Costs:
+    """The costs of the subjects, in their order. tick is called once a repeat, repeats + 1 times in all.
+
+    Points of more than 32 rows are measured 3 times. What doesn't fit a model's context is left out.
+    """
+    places = list(_places(subjects))
+    times: dict[int, list[float]] = {number: [] for number in range(len(places))}
+    shuffle = random.Random(0).shuffle
+    for repeat in range(-1, repeats):
+        turn = [n for n, place in enumerate(places) if place.rows <= MANY or repeat < REPEATS_OF_MANY]
+        shuffle(turn)
+        for number in turn:
+            spent = _forward(places[number], subjects[places[number].subject].plan)
+            if repeat >= 0:
+                times[number].append(1000 * spent)
+        tick()
+    points: list[list[Point]] = [[] for _ in subjects]
+    for number, place in enumerate(places):
+        low, high = spread(times[number])
+        points[place.subject].append(Point(place.rows, place.prefix, median(times[number]), high - low))
+    return Costs(
+        tuple(
+            Cost(one.model, type(one.runner).__name__, one.weights, one.plan_name, tuple(measured))
+            for one, measured in zip(subjects, points, strict=True)
+        )
+    )
+
+
+def prefixes(max_length: int | None) -> tuple[int, ...]:
+    """A short and a long prefix that leave room for 32 rows, or as much as fits."""
+    room = LONG if max_length is None else max(max_length - MANY, 1)
+    return tuple(sorted({min(SHORT, room), min(LONG, room)}))
+
+
+def _places(subjects: Sequence[Subject]) -> Iterator[_Place]:
+    sequences: dict[tuple[int, int], TokenSequence] = {}
+    for number, subject in enumerate(subjects):
+        limit = subject.runner.max_length
+        for prefix in prefixes(limit):
+            key = id(subject.runner), prefix
+            if key not in sequences:
+                sequences[key] = TokenSequence(subject.runner)
+                list(drive(_read(sequences[key], prefix)))
+            for rows in ROWS:
+                if limit is None or prefix + rows <= limit:
+                    yield _Place(number, sequences[key], rows, prefix)
+
+
+def _tokens(runner: Runner, count: int) -> list[int]:
+    return [(7 * i + 3) % runner.vocab_size for i in range(count)]
+
+
+async def _read(sequence: TokenSequence, prefix: int) -> AsyncGenerator[int]:
+    await sequence.sync(_tokens(sequence.runner, prefix))
+    yield prefix
+
+
+def _forward(place: _Place, plan: LayerPlan) -> float:
+    (spent,) = drive(_timed(place.sequence, place.rows, plan))
+    return spent
+
+
+async def _timed(sequence: TokenSequence, count: int, plan: LayerPlan) -> AsyncGenerator[float]:
+    tokens, parents = _tokens(sequence.runner, count), range(ROOT, count - 1)
+    begun = perf_counter()
+    if plan == FULL:
+        rows = await sequence.complete(tokens, parents)
+    else:
+        rows = await sequence.forward(tokens, parents, plan)
+    # reading a number waits until a GPU is done
+    float(rows.logits[-1, 0])
+    spent = perf_counter() - begun
+    sequence.drop()
+    yield spent

@@ -1,0 +1,111 @@
+"""Measured costs, kept in the user's cache: once measured for a model on a machine, they are read from there.
+
+A file belongs to one set of conditions: model, number format, device, threads, machine, versions. It holds the target's
+cost, those of the plans asked for so far, and of one draft model.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import json
+import os
+import tempfile
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from ..cost import Cost, Costs
+from ..engine import Engine
+from ..models.gguf import cache_directory
+from ..models.locate import locate
+from ..models.plan import FULL, LayerPlan
+from .calibrate import Subject, measure
+from .conditions import conditions
+
+
+@dataclass(frozen=True, slots=True)
+class Opened:
+    """A loaded model and the name or path it was loaded by."""
+
+    model: str
+    engine: Engine
+
+    def conditions(self) -> dict[str, Any]:
+        """What decides about the cost of a forward."""
+        runner = self.engine.runner
+        told = conditions(self.engine, "")
+        del told["command"]
+        return {**told, **_identity(self.model), "runner": type(runner).__name__, "weights": told["dtype"]}
+
+
+def calibrated(
+    target: Opened,
+    plans: Sequence[LayerPlan] = (),
+    draft: Opened | None = None,
+    *,
+    refresh: bool = False,
+    tick: Callable[[], None] = lambda: None,
+) -> tuple[Costs, bool]:
+    """The costs of the target, its plans and the draft, in this order, and whether they had been measured before.
+
+    What is missing is measured together with the target anew, so that ratios come from the same minutes.
+    """
+    about = {"target": target.conditions(), "draft": None if draft is None else draft.conditions()}
+    name = target.engine.name
+    for plan in plans:
+        target.engine.runner.check_plan(plan)
+    subjects = [_subject(target, name, plan) for plan in (FULL, *plans)]
+    if draft is not None:
+        same = draft.engine.name == name
+        subjects.append(_subject(draft, f"{name} (draft)" if same else draft.engine.name))
+    file = _file(about)
+    known = {} if refresh else _read(file)
+    names = [(subject.model, subject.plan_name) for subject in subjects]
+    missing = [subject for subject, name in zip(subjects, names, strict=True) if name not in known]
+    if missing:
+        wanted = missing if missing[0] is subjects[0] else [subjects[0], *missing]
+        known.update(_by_name(measure(wanted, tick).costs))
+        _write(file, about, list(known.values()))
+    return Costs(tuple(known[name] for name in names)), not missing
+
+
+def _subject(opened: Opened, name: str, plan: LayerPlan = FULL) -> Subject:
+    runner = opened.engine.runner
+    return Subject(runner, name, str(runner.dtype).removeprefix("torch."), plan)
+
+
+def _identity(model: str) -> dict[str, Any]:
+    """Where the model is and how large: another model under the same name has other weights."""
+    path = locate(model).resolve()
+    files = [path] if path.is_file() else sorted(path.glob("*.safetensors"))
+    return {"path": str(path), "bytes": sum(file.stat().st_size for file in files)}
+
+
+def _file(about: Mapping[str, Any]) -> Path:
+    digest = hashlib.sha256(json.dumps(about, sort_keys=True).encode()).hexdigest()[:16]
+    name = "".join(letter if letter.isalnum() or letter in "-." else "-" for letter in about["target"]["model"])
+    return cache_directory() / "costs" / f"{name}-{digest}.json"
+
+
+def _by_name(costs: Sequence[Cost]) -> dict[tuple[str, str], Cost]:
+    return {(cost.model, cost.plan): cost for cost in costs}
+
+
+def _read(file: Path) -> dict[tuple[str, str], Cost]:
+    """What the file holds; nothing if there is none, or none that can be read: then it is measured again."""
+    try:
+        return _by_name(Costs.from_dict(json.loads(file.read_text(encoding="utf-8"))).costs)
+    except (OSError, ValueError, KeyError, TypeError):
+        return {}
+
+
+def _write(file: Path, about: Mapping[str, Any], costs: Sequence[Cost]) -> None:
+    """Under another name first: a reader never sees half a file."""
+    file.parent.mkdir(parents=True, exist_ok=True)
+    data = {**about, **Costs(tuple(costs)).as_dict()}
+    with tempfile.NamedTemporaryFile(
+        "w", encoding="utf-8", dir=file.parent, suffix=".partial", delete=False
+    ) as partial:
+        json.dump(data, partial, indent=1)
+    os.replace(partial.name, file)

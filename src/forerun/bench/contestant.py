@@ -1,0 +1,90 @@
+"""Whoever answers the prompts of a benchmark: a method of forerun, or another engine."""
+
+from __future__ import annotations
+
+from abc import ABC, abstractmethod
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any, final
+
+from ..engine import Engine
+from ..errors import ForerunError
+from ..stats import Stats
+from .workers.wire import Stopwatch, forget_peak, peak_mb
+
+
+class PeerFailed(ForerunError):
+    """Another engine that can't be started, failed or fell silent; the benchmark goes on without it."""
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Sample:
+    """One prompt, answered once. Decoded tokens are those that came after the first, in decode_seconds.
+
+    peak_mb is the most memory that the answering process held meanwhile; stats are forerun's own, None for others.
+    """
+
+    ids: tuple[int, ...]
+    first_tokens: int
+    first_seconds: float
+    decode_seconds: float
+    peak_mb: float
+    stats: Stats | None = None
+
+    @property
+    def decoded(self) -> int:
+        return len(self.ids) - self.first_tokens
+
+    @property
+    def tokens_per_second(self) -> float | None:
+        """None for an answer that was over with its first token."""
+        return self.decoded / self.decode_seconds if self.decoded and self.decode_seconds else None
+
+
+class Contestant(ABC):
+    """Answers prompts greedily. baseline is the name of the contestant that decodes plainly with the same weights."""
+
+    name: str
+    baseline: str
+    about: Mapping[str, Any]
+
+    @abstractmethod
+    def answer(self, ids: Sequence[int], max_new_tokens: int) -> Sample:
+        """Answer one prompt, from its first token, with nothing kept from the prompt before. Raises PeerFailed."""
+
+    def close(self) -> None:  # noqa: B027
+        """Give back what the contestant holds; most hold nothing."""
+
+
+@final
+class Ours(Contestant):
+    """A method of forerun, in this process. All of them share one loaded model."""
+
+    def __init__(self, name: str, baseline: str, engine: Engine, about: Mapping[str, Any]) -> None:
+        self.name = name
+        self.baseline = baseline
+        self.about = about
+        self._engine = engine
+
+    def answer(self, ids: Sequence[int], max_new_tokens: int) -> Sample:
+        self._engine.forget()
+        forget_peak()
+        watch = Stopwatch(max_new_tokens, self._engine.eos)
+        stats: Stats | None = None
+        for piece in self._engine.stream(list(ids), max_new_tokens=max_new_tokens, seed=0):
+            watch.emit(piece.ids)
+            if piece.result is not None:
+                stats = piece.result.stats
+        return sample_of({**watch.answer(), "peak_mb": peak_mb()}, stats)
+
+
+def sample_of(answer: Mapping[str, Any], stats: Stats | None = None) -> Sample:
+    """A Sample from what a Stopwatch wrote down."""
+    return Sample(
+        tuple(answer["ids"]),
+        int(answer["first_tokens"]),
+        float(answer["first_seconds"]),
+        float(answer["decode_seconds"]),
+        float(answer["peak_mb"]),
+        stats,
+    )

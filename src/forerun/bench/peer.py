@@ -1,0 +1,126 @@
+"""Another engine as a contestant: a process of its own, in a Python of its own if need be.
+
+A worker file is all there is to a plug-in; workers/wire.py says what it holds.
+"""
+
+from __future__ import annotations
+
+import sys
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import ExitStack, closing
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any, final
+
+from ..errors import UnsupportedOption
+from .contestant import Contestant, PeerFailed, Sample, sample_of
+from .worker import WORKERS, Worker
+
+KNOWN = {"llama.cpp": "llama_cpp.py", "transformers": "hf_generate.py", "vllm": "vllm_engine.py"}
+PLAIN = "plain"
+OPEN_SECONDS = 900.0
+ANSWER_SECONDS = 600.0
+
+
+@dataclass(frozen=True, slots=True)
+class PeerSettings:
+    """The common conditions. models: where the model is by form ("hf": a directory, "gguf": a file).
+
+    dtype is of models in the hf form; a gguf file has its own. context: the most tokens of a prompt and its answer. pythons
+    and extra (settings for the worker) are by peer name.
+    """
+
+    models: Mapping[str, str]
+    threads: int
+    dtype: str
+    context: int = 0
+    eos: tuple[int, ...] = ()
+    pythons: Mapping[str, str] = field(default_factory=dict)
+    extra: Mapping[str, Mapping[str, Any]] = field(default_factory=dict)
+
+
+@final
+class Peer(Contestant):
+    """One mode of another engine, with a model open."""
+
+    def __init__(self, name: str, baseline: str, worker: Worker, about: Mapping[str, Any]) -> None:
+        self.name = name
+        self.baseline = baseline
+        self.about = about
+        self._worker = worker
+
+    def answer(self, ids: Sequence[int], max_new_tokens: int) -> Sample:
+        request = {"do": "answer", "ids": list(ids), "max_new_tokens": max_new_tokens}
+        return sample_of(self._worker.ask(request, ANSWER_SECONDS))
+
+    def close(self) -> None:
+        self._worker.close()
+
+
+@dataclass(frozen=True, slots=True)
+class PeerChoice:
+    """A peer as the user named it: "vllm", "vllm:ngram", "transformers:lookup+early_exit" or "my_engine.py:plain"."""
+
+    label: str
+    file: Path
+    modes: tuple[str, ...]
+
+
+def peer_choice(wanted: str) -> PeerChoice:
+    """Raises UnsupportedOption on a name that is neither a known peer nor a worker file."""
+    peer, _, modes = wanted.partition(":")
+    chosen = tuple(mode for mode in modes.split("+") if mode)
+    if peer in KNOWN:
+        return PeerChoice(peer, WORKERS / KNOWN[peer], chosen)
+    if peer.endswith(".py") and Path(peer).is_file():
+        return PeerChoice(Path(peer).stem, Path(peer).resolve(), chosen)
+    raise UnsupportedOption(f"unknown peer {peer!r}; known: {', '.join(KNOWN)}, or the path of a worker file (.py)")
+
+
+def open_peer(choice: PeerChoice, settings: PeerSettings, failures: dict[str, str]) -> Iterator[Contestant]:
+    """The chosen modes, all where none was named, each in a process with its model open.
+
+    What can't be opened is noted in failures. Plain decoding is always among the modes: the others are compared with it.
+    """
+    python = settings.pythons.get(choice.label, sys.executable)
+    try:
+        with closing(Worker(choice.label, python, choice.file, settings.threads)) as worker:
+            described = worker.ask({"do": "describe"}, OPEN_SECONDS)
+    except PeerFailed as failure:
+        failures[choice.label] = str(failure)
+        return
+    known = described["modes"]
+    for mode in choice.modes:
+        if mode not in known:
+            raise UnsupportedOption(f"peer {choice.label!r} has no mode {mode!r}; its modes: {', '.join(known)}")
+    for mode in dict.fromkeys((PLAIN, *choice.modes)) if choice.modes else known:
+        try:
+            peer = _open_mode(choice, mode, described["model"], python, settings)
+        except PeerFailed as failure:
+            failures[f"{choice.label}:{mode}"] = str(failure)
+        else:
+            yield peer
+
+
+def _open_mode(choice: PeerChoice, mode: str, form: str, python: str, settings: PeerSettings) -> Contestant:
+    name = f"{choice.label}:{mode}"
+    if form not in settings.models:
+        raise PeerFailed(f"peer {name} needs the model in the form {form}; name it with --peer-model {form}=PATH")
+    request = {
+        "do": "open",
+        "mode": mode,
+        "model": settings.models[form],
+        "threads": settings.threads,
+        "dtype": settings.dtype,
+        "context": settings.context,
+        "eos": list(settings.eos),
+        "settings": dict(settings.extra.get(choice.label, {})),
+    }
+    with ExitStack() as stack:
+        worker = stack.enter_context(closing(Worker(name, python, choice.file, settings.threads)))
+        versions = worker.ask(request, OPEN_SECONDS)["versions"]
+        stack.pop_all()
+    about = {"versions": versions, "model": Path(settings.models[form]).name, "form": form}
+    if form == "hf":
+        about["dtype"] = settings.dtype
+    return Peer(name, f"{choice.label}:{PLAIN}", worker, about)

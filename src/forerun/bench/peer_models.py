@@ -1,0 +1,17 @@
+"""Where other engines find the model that forerun was given: its GGUF file, its directory of safetensors, or both."""
+
+from __future__ import annotations
+
+from ..models.gguf import converted
+from ..models.load import dtype_of
+from ..models.locate import locate
+
+
+def peer_models(model: str, dtype: str) -> dict[str, str]:
+    """Paths by form. A GGUF file is unpacked once for those who read directories, the same copy that forerun runs."""
+    path = locate(model).resolve()
+    if path.is_dir():
+        return {"hf": str(path)}
+    wanted = dtype_of(dtype)
+    assert wanted is not None
+    return {"gguf": str(path), "hf": str(converted(path, wanted))}

@@ -1,0 +1,100 @@
+"""From a race to a report: a plain dictionary, which becomes the JSON file, the tables (columns, rows) and the plots."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any
+
+from .contestant import Contestant, Sample
+from .entrants import PLAIN
+from .race import Race
+from .scores import Scores
+from .suite import Item
+
+
+def report_of(race: Race, contestants: Sequence[Contestant], items: Sequence[Item]) -> dict[str, Any]:
+    """Every contestant's scores overall and by category, and the raw times of every prompt."""
+    methods: list[dict[str, Any]] = []
+    for contestant in contestants:
+        if contestant.name in race.samples:
+            categories = {category: _scores(race, contestant, items, category) for category in _categories(items)}
+            entry = {"name": contestant.name, "baseline": contestant.baseline, **contestant.about}
+            methods.append({**entry, **_scores(race, contestant, items, None), "categories": categories})
+    samples = {
+        name: [{"id": item.id, "kind": item.kind, **_times(sample)} for item, sample in zip(items, taken, strict=True)]
+        for name, taken in race.samples.items()
+    }
+    return {"methods": methods, "failed": dict(race.failures), "samples": samples}
+
+
+def _categories(items: Sequence[Item]) -> list[str]:
+    return list(dict.fromkeys(item.category for item in items))
+
+
+def _scores(race: Race, contestant: Contestant, items: Sequence[Item], category: str | None) -> dict[str, Any]:
+    picks = [i for i, item in enumerate(items) if category in (None, item.category)]
+
+    def of(name: str) -> list[Sample]:
+        return [race.samples[name][i] for i in picks]
+
+    base = of(contestant.baseline) if contestant.baseline in race.samples else None
+    return Scores(of(contestant.name), base, of(PLAIN)).as_dict()
+
+
+def _times(sample: Sample) -> dict[str, float]:
+    return {
+        "decoded": sample.decoded,
+        "first_seconds": round(sample.first_seconds, 5),
+        "decode_seconds": round(sample.decode_seconds, 5),
+    }
+
+
+Columns = tuple[str, ...]
+Rows = list[tuple[str, ...]]
+
+
+def overall(report: dict[str, Any]) -> tuple[Columns, Rows]:
+    """A line for each method: medians over the prompts with 95 % intervals, then totals and the rest."""
+    columns = ("method", "tokens/s", "x plain", "total x plain", "total x ours", "first ms", "per round", "same", "MB")
+    rows: Rows = []
+    for method in report["methods"]:
+        rounds, first = method["acceptance"], method["first_token_seconds"]
+        rows.append(
+            (
+                method["name"],
+                _with_interval(method, "tokens_per_second", 1),
+                _with_interval(method, "speedup", 2),
+                _number(method["total_speedup"], 2),
+                _number(method["against_plain"], 2),
+                "-" if first is None else f"{first * 1000:.0f}",
+                "-" if rounds is None else f"{rounds['tokens_per_round']:.2f}",
+                "-" if method["identical"] is None else f"{method['identical_prompts']}/{method['prompts']}",
+                f"{method['peak_memory_mb']:.0f}",
+            )
+        )
+    return columns, rows
+
+
+def by_category(report: dict[str, Any]) -> tuple[Columns, Rows]:
+    """A line for each method: median tokens/s, and the speed-up over plain decoding of the same weights."""
+    columns = ("method", *report["methods"][0]["categories"])
+    rows = [(method["name"], *map(_cell, method["categories"].values())) for method in report["methods"]]
+    return columns, rows
+
+
+def _cell(scores: dict[str, Any]) -> str:
+    if scores["tokens_per_second"] is None:
+        return "-"
+    ratio = "" if scores["speedup"] is None else f" x {scores['speedup']:.2f}"
+    return f"{scores['tokens_per_second']:.1f}{ratio}"
+
+
+def _with_interval(scores: dict[str, Any], name: str, digits: int) -> str:
+    if scores[name] is None:
+        return "-"
+    low, high = scores[f"{name}_interval"]
+    return f"{scores[name]:.{digits}f} [{low:.{digits}f}, {high:.{digits}f}]"
+
+
+def _number(value: float | None, digits: int) -> str:
+    return "-" if value is None else f"{value:.{digits}f}"

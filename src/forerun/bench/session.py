@@ -1,0 +1,70 @@
+"""A benchmark from start to end: open the contestants, run the race, report, close the peers whatever happens."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from contextlib import ExitStack, closing
+from dataclasses import dataclass, replace
+from typing import Any
+
+from ..engine import Engine
+from ..errors import UnsupportedOption
+from ..prompts import encode
+from .contestant import Contestant
+from .entrants import Entrant
+from .peer import PeerChoice, PeerSettings, open_peer
+from .questions import Question, has_chat_template
+from .race import run_race
+from .report import report_of
+from .suite import Item
+
+# room behind the longest answer, where speculating peers put drafts that are thrown away
+CONTEXT_SLACK = 64
+
+
+@dataclass(frozen=True, slots=True)
+class Session:
+    """What is measured. settings says the peers' conditions, all but context and eos, which follow from the prompts and
+    the model. raw hands texts over without a chat template."""
+
+    engine: Engine
+    entrants: Sequence[Entrant]
+    items: Sequence[Item]
+    peers: Sequence[PeerChoice]
+    settings: PeerSettings
+    max_new_tokens: int = 128
+    raw: bool = False
+
+    def prompts(self) -> list[list[int]]:
+        """The first turn of each item as token ids, the same for every contestant."""
+        chat = not self.raw and has_chat_template(self.engine.tokenizer)
+        if self.engine.tokenizer is None:
+            raise UnsupportedOption("a benchmark needs a tokenizer to read its suite; load the model with one")
+        first_turns = [Question(item.question.turns[:1], item.question.before) for item in self.items]
+        return [encode(question.prompt((), chat), self.engine.tokenizer) for question in first_turns]
+
+    def run(
+        self, tick: Callable[[], None] = lambda: None, opening: Callable[[str], None] = lambda name: None
+    ) -> dict[str, Any]:
+        """The report. opening is called with a name before each contestant is opened, tick once a prompt."""
+        prompts = self.prompts()
+        longest = max(map(len, prompts)) + self.max_new_tokens
+        limit = self.engine.runner.max_length
+        if limit is not None and longest > limit:
+            raise ValueError(
+                f"the longest prompt and its answer take {longest} tokens and {self.engine.name} holds {limit}; take fewer "
+                "max-new-tokens or another suite"
+            )
+        failures: dict[str, str] = {}
+        with ExitStack() as stack:
+            contestants: list[Contestant] = []
+            for entrant in self.entrants:
+                opening(entrant.name)
+                contestants.append(entrant.contestant(self.engine))
+            settings = replace(self.settings, context=longest + CONTEXT_SLACK, eos=tuple(sorted(self.engine.eos)))
+            for choice in self.peers:
+                opening(choice.label)
+                for peer in open_peer(choice, settings, failures):
+                    contestants.append(stack.enter_context(closing(peer)))
+            race = run_race(contestants, prompts, self.max_new_tokens, tick)
+            return report_of(replace(race, failures={**failures, **race.failures}), contestants, self.items)

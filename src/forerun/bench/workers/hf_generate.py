@@ -1,0 +1,57 @@
+"""transformers' own generate: plain, with prompt lookup (10 tokens), with early exit at half of the layers."""
+
+from __future__ import annotations
+
+from typing import Any
+
+MODES = ("plain", "lookup", "early_exit")
+MODEL = "hf"
+
+
+class Tap:
+    """A streamer that passes on what generate emits, all but the prompt, which it puts first."""
+
+    def __init__(self, emit: Any) -> None:
+        self._emit = emit
+        self._prompt_seen = False
+
+    def put(self, tokens: Any) -> None:
+        if self._prompt_seen:
+            self._emit(tokens.flatten().tolist())
+        self._prompt_seen = True
+
+    def end(self) -> None:
+        pass
+
+
+def open_model(options: dict[str, Any]) -> tuple[dict[str, str], Any]:
+    import torch
+    import transformers
+
+    torch.set_num_threads(options["threads"])
+    transformers.utils.logging.set_verbosity_error()
+    device = options["settings"].get("device", "cpu")
+    dtype = getattr(torch, options["dtype"])
+    model = transformers.AutoModelForCausalLM.from_pretrained(options["model"], dtype=dtype).to(device).eval()
+    speculation = {
+        "plain": {},
+        "lookup": {"prompt_lookup_num_tokens": options["settings"].get("prompt_lookup_num_tokens", 10)},
+        "early_exit": {
+            "assistant_early_exit": options["settings"].get("exit_layer", model.config.num_hidden_layers // 2)
+        },
+    }[options["mode"]]
+
+    def answer(ids: list[int], max_new_tokens: int, emit: Any) -> None:
+        with torch.inference_mode():
+            model.generate(
+                torch.tensor([ids], device=device),
+                attention_mask=torch.ones(1, len(ids), dtype=torch.long, device=device),
+                max_new_tokens=max_new_tokens,
+                do_sample=False,
+                eos_token_id=options["eos"] or None,
+                pad_token_id=(options["eos"] or [0])[0],
+                streamer=Tap(emit),
+                **speculation,
+            )
+
+    return {"transformers": transformers.__version__, "torch": torch.__version__}, answer

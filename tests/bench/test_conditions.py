@@ -1,0 +1,18 @@
+from __future__ import annotations
+
+import torch
+
+import forerun
+from forerun.bench.conditions import conditions
+
+
+def test_conditions_name_all_that_a_figure_depends_on(engine: forerun.Engine) -> None:
+    told = conditions(engine, "forerun compare tiny")
+
+    assert told["command"] == "forerun compare tiny"
+    assert told["model"] == engine.name
+    assert (told["dtype"], told["device"]) == ("float32", "cpu")
+    assert told["threads"] == torch.get_num_threads()
+    assert told["versions"]["torch"] == torch.__version__
+    assert set(told["versions"]) == {"forerun", "torch", "transformers"}
+    assert told["hardware"]

@@ -1,0 +1,199 @@
+import os
+import sys
+import time
+from contextlib import closing
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from forerun.bench.contestant import Contestant, PeerFailed
+from forerun.bench.peer import KNOWN, PeerSettings, open_peer, peer_choice
+from forerun.bench.worker import WORKERS, Worker
+from forerun.errors import UnsupportedOption
+
+ECHO = Path(__file__).parent / "echo_worker.py"
+SETTINGS = PeerSettings({"hf": "/models/tiny"}, threads=1, dtype="float32", context=64, eos=(9,))
+
+
+def behaving(**behaviour: str) -> PeerSettings:
+    extra = {"echo_worker": {"behaviour": behaviour}}
+    return PeerSettings({"hf": "/models/tiny"}, threads=1, dtype="float32", context=64, eos=(9,), extra=extra)
+
+
+def opened(wanted: str, settings: PeerSettings = SETTINGS) -> tuple[list[Contestant], dict[str, str]]:
+    failures: dict[str, str] = {}
+    return list(open_peer(peer_choice(wanted), settings, failures)), failures
+
+
+def close(contestants: list[Contestant]) -> None:
+    for contestant in contestants:
+        contestant.close()
+
+
+def answer(settings: PeerSettings, seconds: float = 30.0) -> Any:
+    contestants, failures = opened(f"{ECHO}:plain", settings)
+    assert not failures
+    try:
+        return contestants[0].answer([1, 2, 3], 3)
+    finally:
+        close(contestants)
+
+
+def test_a_known_peer_is_chosen_by_name() -> None:
+    choice = peer_choice("llama.cpp")
+    assert (choice.label, choice.modes) == ("llama.cpp", ())
+    assert choice.file == WORKERS / "llama_cpp.py"
+
+
+def test_every_known_peer_has_its_worker_file() -> None:
+    assert all((WORKERS / file).is_file() for file in KNOWN.values())
+
+
+def test_modes_of_a_peer_are_chosen_behind_a_colon() -> None:
+    assert peer_choice("transformers:lookup+early_exit").modes == ("lookup", "early_exit")
+
+
+def test_a_worker_file_of_ones_own_is_a_peer() -> None:
+    choice = peer_choice(f"{ECHO}:plain")
+    assert (choice.label, choice.file, choice.modes) == ("echo_worker", ECHO, ("plain",))
+
+
+@pytest.mark.parametrize("wanted", ["ollama", "no_such_file.py", ""])
+def test_an_unknown_peer_is_refused_with_the_known_ones(wanted: str) -> None:
+    with pytest.raises(UnsupportedOption, match=r"known: llama\.cpp, transformers, vllm"):
+        peer_choice(wanted)
+
+
+def test_every_mode_of_a_peer_is_opened_and_compared_with_its_plain_one() -> None:
+    contestants, failures = opened(str(ECHO))
+    close(contestants)
+    assert [one.name for one in contestants] == ["echo_worker:plain", "echo_worker:lookup"]
+    assert {one.baseline for one in contestants} == {"echo_worker:plain"}
+    assert not failures
+
+
+def test_plain_decoding_is_opened_beside_a_chosen_mode() -> None:
+    contestants, _ = opened(f"{ECHO}:lookup")
+    close(contestants)
+    assert [one.name for one in contestants] == ["echo_worker:plain", "echo_worker:lookup"]
+
+
+def test_a_mode_that_a_peer_has_not_is_refused() -> None:
+    with pytest.raises(UnsupportedOption, match="has no mode 'warp'; its modes: plain, lookup"):
+        opened(f"{ECHO}:warp")
+
+
+def test_a_peer_answers_with_tokens_and_times() -> None:
+    sample = answer(SETTINGS)
+    assert (sample.ids, sample.first_tokens, sample.stats) == ((1, 2, 3), 1, None)
+    assert sample.decode_seconds > 0
+    assert sample.peak_mb > 0
+
+
+def test_a_peer_is_told_the_common_conditions() -> None:
+    contestants, _ = opened(f"{ECHO}:plain")
+    try:
+        assert contestants[0].answer([1, 9, 3], 3).ids == (1, 9)
+        assert contestants[0].about == {
+            "versions": {"echo": "1"},
+            "model": "tiny",
+            "form": "hf",
+            "dtype": "float32",
+        }
+    finally:
+        close(contestants)
+
+
+def test_a_peer_sees_the_number_of_threads_in_its_environment(tmp_path: Path) -> None:
+    looking = tmp_path / "looking.py"
+    looking.write_text("import os\nMODES = (os.environ['OMP_NUM_THREADS'],)\nMODEL = 'hf'\n")
+    with closing(Worker("looking", sys.executable, looking, 3)) as worker:
+        assert worker.ask({"do": "describe"}, 30)["modes"] == ["3"]
+
+
+def test_a_peer_that_crashes_says_how_and_what_it_said_last() -> None:
+    with pytest.raises(PeerFailed, match=r"echo_worker:plain ended \(exit code 3; it said: out of luck\)"):
+        answer(behaving(plain="crash"))
+
+
+def test_a_peer_that_is_killed_says_by_which_signal() -> None:
+    with pytest.raises(PeerFailed, match="signal SIGKILL"):
+        answer(behaving(plain="killed"))
+
+
+def test_a_peer_that_raises_says_why() -> None:
+    with pytest.raises(PeerFailed, match="echo_worker:plain: RuntimeError: no memory left"):
+        answer(behaving(plain="raise"))
+
+
+def test_a_peer_that_is_silent_is_given_up(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("forerun.bench.peer.ANSWER_SECONDS", 0.5)
+    with pytest.raises(PeerFailed, match=r"gave no answer within 0 s|gave no answer within 1 s"):
+        answer(behaving(plain="silent"))
+
+
+def test_a_mode_that_can_not_be_opened_is_noted_and_the_other_is_opened() -> None:
+    contestants, failures = opened(str(ECHO), behaving(lookup="no package"))
+    close(contestants)
+    assert [one.name for one in contestants] == ["echo_worker:plain"]
+    assert "No module named 'a_package_that_nobody_has'" in failures["echo_worker:lookup"]
+
+
+def test_a_python_that_is_not_there_is_noted() -> None:
+    settings = PeerSettings({}, 1, "float32", pythons={"echo_worker": "/no/python"})
+    contestants, failures = opened(str(ECHO), settings)
+    assert not contestants
+    assert failures["echo_worker"].startswith("peer echo_worker can't be started with /no/python")
+
+
+def test_a_worker_file_that_fails_on_import_is_noted(tmp_path: Path) -> None:
+    (tmp_path / "broken.py").write_text("raise SystemExit('not today')\n")
+    contestants, failures = opened(str(tmp_path / "broken.py"))
+    assert not contestants
+    assert "exit code 1; it said: not today" in failures["broken"]
+
+
+def test_a_peer_without_a_model_in_its_form_says_how_to_name_one() -> None:
+    contestants, failures = opened(f"{ECHO}:plain", PeerSettings({"gguf": "m.gguf"}, 1, "float32"))
+    assert not contestants
+    assert "--peer-model hf=PATH" in failures["echo_worker:plain"]
+
+
+def test_what_is_no_json_is_a_failure_and_not_a_crash(tmp_path: Path) -> None:
+    loud = tmp_path / "loud.py"
+    loud.write_text("import os\nos.write(3, b'hello\\n')\nos.write(4, b'hello\\n')\nMODES = ()\nMODEL = 'hf'\n")
+    with closing(Worker("loud", sys.executable, loud, 1)) as worker, pytest.raises(PeerFailed, match="no JSON: 'hello"):
+        worker.ask({"do": "describe"}, 30)
+
+
+def test_a_closed_worker_leaves_no_process_behind(tmp_path: Path) -> None:
+    parent = tmp_path / "parent.py"
+    parent.write_text(
+        "import subprocess, sys\n"
+        "child = subprocess.Popen([sys.executable, '-c', 'import time; time.sleep(60)'])\n"
+        "MODES = (str(child.pid),)\nMODEL = 'hf'\n"
+    )
+    with closing(Worker("parent", sys.executable, parent, 1)) as worker:
+        child = int(worker.ask({"do": "describe"}, 30)["modes"][0])
+        os.kill(child, 0)
+    deadline = time.monotonic() + 10
+    while _running(child) and time.monotonic() < deadline:
+        time.sleep(0.05)
+    assert not _running(child)
+
+
+def _running(process: int) -> bool:
+    """Whether the process runs; one that is dead and not yet collected does not."""
+    try:
+        return ") Z " not in Path(f"/proc/{process}/stat").read_text()
+    except OSError:
+        return False
+
+
+def test_a_worker_that_ended_can_be_closed_and_asked_again() -> None:
+    contestants, _ = opened(f"{ECHO}:plain", behaving(plain="crash"))
+    for _ in range(2):
+        with pytest.raises(PeerFailed, match="ended"):
+            contestants[0].answer([1], 1)
+    close(contestants)

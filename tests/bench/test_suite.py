@@ -1,0 +1,78 @@
+import json
+from pathlib import Path
+
+import pytest
+
+from forerun.bench.suite import POOLED, SMALL, fingerprint, read_suite
+
+
+def write(path: Path, *categories: str) -> Path:
+    lines = [
+        json.dumps({"question_id": 100 + number, "category": category, "turns": [f"ask {number}", "and then?"]})
+        for number, category in enumerate(categories)
+    ]
+    path.write_text("\n".join(lines) + "\n")
+    return path
+
+
+def test_items_come_with_their_id_category_and_question(tmp_path: Path) -> None:
+    (item,) = read_suite(write(tmp_path / "s.jsonl", "rag"))
+    assert (item.id, item.kind, item.category) == ("100", "rag", "rag")
+    assert item.question.turns[0] == "ask 0"
+
+
+def test_the_eight_small_categories_are_pooled(tmp_path: Path) -> None:
+    items = read_suite(write(tmp_path / "s.jsonl", *sorted(SMALL), "qa"))
+    assert len(SMALL) == 8
+    assert [item.category for item in items] == [POOLED] * 8 + ["qa"]
+
+
+def test_at_most_so_many_prompts_of_a_category_are_taken(tmp_path: Path) -> None:
+    items = read_suite(write(tmp_path / "s.jsonl", "qa", "qa", "qa", "rag"), per_category=2)
+    assert [item.id for item in items] == ["100", "101", "103"]
+
+
+def test_a_pooled_category_gives_its_small_ones_in_turn(tmp_path: Path) -> None:
+    suite = write(tmp_path / "s.jsonl", "writing", "writing", "writing", "math", "coding")
+    assert [item.kind for item in read_suite(suite, per_category=4)] == ["writing", "math", "coding", "writing"]
+
+
+def test_only_the_wanted_categories_are_taken(tmp_path: Path) -> None:
+    suite = write(tmp_path / "s.jsonl", "qa", "writing", "rag")
+    assert [item.kind for item in read_suite(suite, categories=["mt_bench", "rag"])] == ["writing", "rag"]
+
+
+def test_an_unknown_category_is_refused_with_the_known_ones(tmp_path: Path) -> None:
+    with pytest.raises(ValueError, match="no category 'poetry'; it has: qa, mt_bench"):
+        read_suite(write(tmp_path / "s.jsonl", "qa", "stem"), categories=["poetry"])
+
+
+def test_less_than_one_prompt_a_category_is_refused(tmp_path: Path) -> None:
+    with pytest.raises(ValueError, match="at least 1, got 0"):
+        read_suite(write(tmp_path / "s.jsonl", "qa"), per_category=0)
+
+
+def test_prompts_without_id_and_category_make_a_suite_of_one_category(tmp_path: Path) -> None:
+    (tmp_path / "s.jsonl").write_text('{"prompt": "one"}\n\n{"prompt": "two"}\n')
+    items = read_suite(tmp_path / "s.jsonl")
+    assert [(item.id, item.category, item.question.turns) for item in items] == [
+        ("1", "all", ("one",)),
+        ("2", "all", ("two",)),
+    ]
+
+
+def test_a_line_at_fault_is_named(tmp_path: Path) -> None:
+    (tmp_path / "s.jsonl").write_text('{"prompt": "one"}\n{"question_id": 2}\n')
+    with pytest.raises(ValueError, match="line 2"):
+        read_suite(tmp_path / "s.jsonl")
+
+
+def test_a_suite_that_is_not_there_is_refused(tmp_path: Path) -> None:
+    with pytest.raises(ValueError, match=r"nothing\.jsonl"):
+        read_suite(tmp_path / "nothing.jsonl")
+
+
+def test_the_fingerprint_follows_the_content(tmp_path: Path) -> None:
+    one, same, other = (write(tmp_path / name, kind) for name, kind in (("a", "qa"), ("b", "qa"), ("c", "rag")))
+    assert fingerprint(one) == fingerprint(same) != fingerprint(other)
+    assert len(fingerprint(one)) == 16
