@@ -7,6 +7,7 @@ from .drafters.base import DRAFTERS, Drafter
 from .drive import Batch, drive
 from .engine import Engine, load
 from .errors import ForerunError, InvalidLogits, ModelNotFound, UnsupportedModel, UnsupportedOption
+from .hf_generate import custom_generate
 from .models.plan import LayerPlan
 from .policies.base import POLICIES, LengthPolicy
 from .stats import Stats
@@ -37,6 +38,7 @@ __all__ = [
     "UnsupportedModel",
     "UnsupportedOption",
     "Verdict",
+    "custom_generate",
     "decode",
     "drive",
     "load",
