@@ -74,3 +74,15 @@ def test_a_name_can_be_taken_once() -> None:
     methods = registry()
     with pytest.raises(ValueError, match="method 'plain' is registered already"):
         methods("plain", source="again")(lambda: None)
+
+
+def test_an_option_without_a_default_is_needed() -> None:
+    methods = registry()
+
+    @methods("demanding", source="")
+    def demanding(parts: object, *, model: str) -> None:
+        """Draft with another model."""
+
+    with pytest.raises(UnsupportedOption, match="method 'demanding' needs option 'model': Draft with another model"):
+        methods.check("demanding", {})
+    assert methods.check("demanding", {"model": "other"}).name == "demanding"

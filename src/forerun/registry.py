@@ -63,10 +63,13 @@ class Registry(Generic[B]):
         return self._entries[name]
 
     def check(self, name: str, options: Mapping[str, object]) -> Entry[B]:
-        """The entry, after making sure that it knows every option."""
+        """The entry, after making sure that it knows every option and gets those that it needs."""
         entry = self.entry(name)
         for option in options:
             if option not in entry.options and not entry.passes_options_on:
                 known = ", ".join(entry.options) or "none"
                 raise UnsupportedOption(f"{self.kind} {name!r} has no option {option!r}; its options: {known}")
+        for option, parameter in entry.options.items():
+            if parameter.default is parameter.empty and option not in options:
+                raise UnsupportedOption(f"{self.kind} {name!r} needs option {option!r}: {entry.summary}")
         return entry

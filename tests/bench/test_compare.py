@@ -10,6 +10,7 @@ from forerun.bench import compare as module
 from forerun.bench.compare import compare, count_runs
 from forerun.bench.questions import Question
 from forerun.core import Verdict
+from forerun.testing import tiny_model, tiny_tokenizer
 
 OPTIONS = {"max_new_tokens": 10}
 ASKED = [Question(("abcabcabc",)), Question(("one", "two"))]
@@ -106,7 +107,7 @@ def test_what_can_not_be_measured_is_refused(engine: forerun.Engine, changes: di
 
 
 def test_answers_that_end_at_once_can_not_be_timed(engine: forerun.Engine) -> None:
-    first = engine.generate([{"role": "user", "content": "abcabcabc"}], max_new_tokens=1, processors=[])
+    first = engine.generate([{"role": "user", "content": "abcabcabc"}], max_new_tokens=1)
     ending = forerun.load(*_ending_with(first.ids[0]))
 
     with pytest.raises(ValueError, match="nothing to time"):
@@ -114,8 +115,6 @@ def test_answers_that_end_at_once_can_not_be_timed(engine: forerun.Engine) -> No
 
 
 def _ending_with(token: int) -> tuple[Any, Any]:
-    from forerun.testing import tiny_model, tiny_tokenizer
-
     tokenizer = tiny_tokenizer()
     changes = {"vocab_size": len(tokenizer), "max_position_embeddings": 1024, "eos_token_id": token}
     return tiny_model("llama", **changes), tokenizer

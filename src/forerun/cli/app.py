@@ -10,6 +10,8 @@ from typing import Annotated, Any
 import typer
 
 from ..errors import ForerunError
+from .bench import bench
+from .calibrate import calibrate
 from .compare import compare
 from .demo import demo
 from .generate import generate
@@ -24,7 +26,7 @@ app = typer.Typer(
     pretty_exceptions_enable=False,
     context_settings={"help_option_names": ["-h", "--help"]},
 )
-for command in (generate, compare, demo, models, drafters, policies):
+for command in (generate, compare, bench, calibrate, demo, models, drafters, policies):
     app.command()(command)
 
 

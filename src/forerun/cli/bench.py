@@ -109,8 +109,10 @@ def pairs(given: Sequence[str] | None, flag: str, known: Sequence[str]) -> dict[
 
 
 def _show(report: dict[str, Any], about: Mapping[str, Any]) -> None:
-    show_table(*overall(report), title="Overall: medians over the prompts, with 95 % intervals")
-    show_table(*by_category(report), title="By category: median tokens/s x plain decoding of the same weights")
+    show_table(
+        *overall(report), title="All prompts: medians with 95 % intervals; totals; x ours: over our plain decoding"
+    )
+    show_table(*by_category(report), title="By category: median tokens/s and x plain decoding of the same weights")
     for sentence in report["failed"].values():
         show(f"Not run: {sentence}")
     show(

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from dataclasses import replace
 from typing import Annotated, Any
 
 import typer
@@ -28,6 +29,9 @@ def calibrate(
     ] = None,
     skip_attention: Annotated[str, typer.Option(help="Measure a draft without these attention sublayers: 3,5,7.")] = "",
     skip_mlp: Annotated[str, typer.Option(help="The MLP sublayers that the same draft leaves out.")] = "",
+    draft_weights: Annotated[
+        str, typer.Option(help="Measure these drafts in smaller weights, int8 or int4; alone: the whole model in them.")
+    ] = "",
     draft_model: Annotated[str | None, typer.Option(help="Measure this draft model, too.")] = None,
     refresh: Annotated[bool, typer.Option("--refresh", help="Measure again, whatever was measured before.")] = False,
     dtype: Dtype = None,
@@ -37,7 +41,7 @@ def calibrate(
 ) -> None:
     """Measure milliseconds a forward by rows, for a model, its plans and a draft model. Kept for the next time."""
     target = Opened(model, open_engine(model, PLAIN, dtype, device, trust_remote_code))
-    plans = _plans(target.engine.runner.num_layers, exit_layer or (), skip_attention, skip_mlp)
+    plans = _plans(target.engine.runner.num_layers, exit_layer or (), skip_attention, skip_mlp, draft_weights)
     draft = None
     if draft_model is not None:
         draft = Opened(draft_model, open_engine(draft_model, PLAIN, dtype, device, trust_remote_code))
@@ -55,15 +59,17 @@ def calibrate(
     show(f"{about['model']}, {about['dtype']}, {about['hardware']}, {about['threads']} threads")
 
 
-def _plans(num_layers: int, exits: Sequence[int], skip_attention: str, skip_mlp: str) -> list[LayerPlan]:
+def _plans(num_layers: int, exits: Sequence[int], skip_attention: str, skip_mlp: str, weights: str) -> list[LayerPlan]:
     plans = [LayerPlan.early_exit(layer, num_layers) for layer in exits]
     attention: Any = parse(skip_attention, tuple[int, ...], "--skip-attention")
     mlp: Any = parse(skip_mlp, tuple[int, ...], "--skip-mlp")
-    return [*plans, LayerPlan.skip(num_layers, attention, mlp)] if attention or mlp else plans
+    if attention or mlp or (weights and not plans):
+        plans.append(LayerPlan.skip(num_layers, attention, mlp))
+    return [replace(plan, weights=weights) for plan in plans]
 
 
 def label(cost: Cost) -> str:
-    return f"{cost.model} {cost.plan}"
+    return " ".join(cost.key)
 
 
 def curves(costs: Costs) -> tuple[tuple[str, ...], list[tuple[str, ...]]]:

@@ -1,0 +1,38 @@
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass
+from pathlib import Path
+
+import pytest
+
+from forerun.cli import run
+from forerun.testing import save_tiny
+
+
+@dataclass(frozen=True, slots=True)
+class Ran:
+    status: int
+    out: str
+    err: str
+
+    @property
+    def said(self) -> str:
+        """What stands on stderr beside the lines about loading."""
+        return "\n".join(line for line in self.err.splitlines() if not line.startswith(("loading ", "converting ")))
+
+
+@pytest.fixture(scope="session")
+def tiny(tmp_path_factory: pytest.TempPathFactory) -> str:
+    return str(save_tiny(tmp_path_factory.mktemp("models") / "tiny", max_position_embeddings=1024))
+
+
+@pytest.fixture
+def forerun(capsys: pytest.CaptureFixture[str]) -> Callable[..., Ran]:
+    def call(*arguments: str | Path) -> Ran:
+        capsys.readouterr()
+        status = run([str(argument) for argument in arguments])
+        captured = capsys.readouterr()
+        return Ran(status, captured.out, captured.err)
+
+    return call

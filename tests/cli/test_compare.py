@@ -1,0 +1,120 @@
+from __future__ import annotations
+
+import json
+import math
+from collections.abc import Callable
+from dataclasses import replace
+from pathlib import Path
+from types import SimpleNamespace
+from typing import Any
+
+import pytest
+
+from forerun.bench.comparison import Comparison
+from forerun.bench.difference import Difference
+from forerun.cli import compare as module
+from forerun.cli.compare import own_questions, verdict
+
+from .conftest import Ran
+
+Call = Callable[..., Ran]
+_SIDE: Any = SimpleNamespace(repeats=((SimpleNamespace(ids=((1, 2),)),),))
+QUICK = ("--max-new-tokens", "6", "--repeats", "1")
+
+
+def test_json_holds_figures_method_and_conditions(forerun: Call, tiny: str) -> None:
+    flags = ("--drafter", "self", "--exit-layer", "2", "--policy", "fixed", "--k", "3")
+    ran = forerun("compare", tiny, *QUICK, *flags, "--dtype", "float32", "--json")
+    told = json.loads(ran.out)
+
+    assert ran.status == 0, ran.err
+    assert told["identical"] is True
+    assert told["method"] == "self exit_layer=2, fixed k=3"
+    assert (told["model"], told["dtype"], told["repeats"]) == ("tiny", "float32", 1)
+    assert told["draft_cost_ratio"] > 0
+    assert set(told) >= {
+        "speedup",
+        "plain_tokens_per_second",
+        "speculative_tokens_per_second",
+        "tokens_per_round",
+        "discard_rate",
+        "verification_rate",
+        "predicted_speedup",
+        "versions",
+        "hardware",
+        "threads",
+        "command",
+    }
+
+
+def test_the_table_says_the_same_to_a_reader(forerun: Call, tiny: str) -> None:
+    out = forerun("compare", tiny, *QUICK).out
+
+    for word in ("tokens/s", "speed-up", "tokens per round", "acceptance", "predicted", "lookup, fixed"):
+        assert word in out
+    assert "Outputs: equal, token for token." in out
+    assert "float32" in out
+
+
+def test_plain_decoding_can_be_compared_with_itself(forerun: Call, tiny: str) -> None:
+    ran = forerun("compare", tiny, *QUICK, "--drafter", "none")
+
+    assert ran.status == 0
+    assert "nothing drafted" in ran.out
+
+
+def test_prompts_come_from_a_file(forerun: Call, tiny: str, tmp_path: Path) -> None:
+    file = tmp_path / "prompts.jsonl"
+    file.write_text('{"prompt": "a"}\n{"turns": ["b", "c"]}\n{"messages": [{"role": "user", "content": "d"}]}\n')
+    told = json.loads(forerun("compare", tiny, *QUICK, "--prompts", file, "--json").out)
+
+    assert (told["questions"], told["decoded_tokens"]) == (3, 4 * 5)
+
+
+def test_forerun_brings_prompts_of_both_kinds() -> None:
+    assert len(own_questions("repeating")) >= 2
+    assert len(own_questions("repeating", "open")) == len(own_questions("repeating")) + len(own_questions("open"))
+
+
+@pytest.fixture
+def parted(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Every comparison finds that the outputs part where plain decoding was sure."""
+    measure = module.measure
+
+    def wrong(*args: Any, **options: Any) -> list[Comparison]:
+        return [replace(one, difference=Difference(0, 0, 2, 5, 6, 3.0)) for one in measure(*args, **options)]
+
+    monkeypatch.setattr(module, "measure", wrong)
+
+
+@pytest.mark.usefixtures("parted")
+def test_a_difference_that_rounding_does_not_explain_ends_with_status_1(forerun: Call, tiny: str) -> None:
+    ran = forerun("compare", tiny, *QUICK)
+
+    assert ran.status == 1
+    assert "DIFFERENT at question 1, turn 1, token 3" in ran.out
+    assert "report this" in ran.err
+
+
+@pytest.mark.usefixtures("parted")
+def test_a_difference_stands_in_the_json(forerun: Call, tiny: str) -> None:
+    ran = forerun("compare", tiny, *QUICK, "--json")
+    told = json.loads(ran.out)
+
+    assert (ran.status, told["identical"], told["verdict"]) == (1, False, "bug")
+    assert told["first_difference"]["margin"] == 3
+
+
+@pytest.mark.parametrize(
+    ("margin", "changes", "words"),
+    [
+        (0.25, {"rounding_margin": 0.5}, "a near-tie (plain decoding preferred its token there by 0.25)"),
+        (0.25, {"sampled": True}, "drawn drafts keep the law of the output"),
+        (math.inf, {}, "DIFFERENT"),
+    ],
+)
+def test_a_verdict_is_told_in_words(margin: float, changes: dict[str, Any], words: str) -> None:
+    given = {"sampled": False, "rounding_margin": 0.0, **changes}
+    found = Comparison(_SIDE, _SIDE, Difference(0, 0, 2, 5, 6, margin), **given)
+
+    assert words in verdict(found)

@@ -1,0 +1,54 @@
+from __future__ import annotations
+
+import inspect
+from dataclasses import fields
+from typing import Any, get_args
+
+from forerun.cli.flags import REQUEST, flag, request_flags, request_of, spelling, takes
+from forerun.options import Options
+
+
+def test_every_option_of_a_request_has_a_flag_but_the_one_that_takes_functions() -> None:
+    assert {field.name for field in fields(Options)} - set(REQUEST) == {"processors"}
+    assert [one.name for one in request_flags()] == [
+        field.name for field in fields(Options) if field.name != "processors"
+    ]
+
+
+def test_the_flags_have_the_defaults_of_the_options() -> None:
+    defaults = {one.name: one.default for one in request_flags()}
+
+    assert defaults.pop("stop") is None
+    assert Options(**defaults) == Options()
+
+
+def test_flags_can_be_left_out() -> None:
+    assert "seed" not in [one.name for one in request_flags(without=("seed",))]
+
+
+def test_a_request_is_picked_from_all_arguments_without_what_was_not_given() -> None:
+    given = {"temperature": 0.5, "seed": None, "stop": ["a"], "either__k": "3"}
+
+    assert request_of(given) == {"temperature": 0.5, "stop": ["a"]}
+
+
+def test_a_switch_that_is_on_can_be_turned_off_and_one_that_is_off_only_on() -> None:
+    assert _written(flag("speculate", bool, True, "", "")) == "--speculate/--no-speculate"
+    assert _written(flag("raw_text", bool, False, "", "")) == "--raw-text"
+    assert _written(flag("either__tree", bool | None, None, "", "", "tree")) == "--tree/--no-tree"
+
+
+def test_takes_adds_flags_behind_a_commands_own_arguments() -> None:
+    @takes(flag("k", int, 3, "", ""))
+    def command(model: str, **given: Any) -> None:
+        pass
+
+    assert list(inspect.signature(command).parameters) == ["model", "k"]
+
+
+def test_a_flag_is_written_with_dashes() -> None:
+    assert spelling("max_new_tokens") == "--max-new-tokens"
+
+
+def _written(parameter: inspect.Parameter) -> str:
+    return str(get_args(parameter.annotation)[1].default)

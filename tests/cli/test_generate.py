@@ -1,0 +1,184 @@
+from __future__ import annotations
+
+import io
+import json
+from collections.abc import Callable
+from typing import Any
+
+import pytest
+
+import forerun as library
+from forerun.cli.generate import _summary
+from forerun.testing import save_tiny
+
+from .conftest import Ran
+
+Call = Callable[..., Ran]
+SHORT = ("--max-new-tokens", "12")
+
+
+@pytest.fixture(scope="module")
+def engine(tiny: str) -> library.Engine:
+    return library.load(tiny)
+
+
+def test_the_text_stands_alone_on_stdout(forerun: Call, engine: library.Engine, tiny: str) -> None:
+    ran = forerun("generate", tiny, "hello", *SHORT)
+    expected = engine.generate([{"role": "user", "content": "hello"}], max_new_tokens=12).text
+
+    assert ran.status == 0
+    assert ran.out == expected + "\n"
+
+
+def test_a_closing_line_on_stderr_tells_what_it_took(forerun: Call, tiny: str) -> None:
+    ran = forerun("generate", tiny, "hello", *SHORT, "--drafter", "self", "--exit-layer", "2", "--k", "3")
+
+    assert "12 tokens, ended by length" in ran.said
+    assert "tokens/s behind the first" in ran.said
+    assert "tokens per round" in ran.said
+    assert "drafted tokens accepted" in ran.said
+
+
+def test_json_is_one_object_with_the_result(forerun: Call, engine: library.Engine, tiny: str) -> None:
+    ran = forerun("generate", tiny, "hello", *SHORT, "--json", "--logprobs", "2")
+    told = json.loads(ran.out)
+    expected = engine.generate([{"role": "user", "content": "hello"}], max_new_tokens=12, logprobs=2)
+
+    assert (told["text"], told["ids"]) == (expected.text, list(expected.ids))
+    assert told["finish_reason"] == "length"
+    assert told["prompt_tokens"] == expected.prompt_tokens
+    assert told["stats"]["tokens"] == 12
+    assert told["tokens_per_second"] > 0
+    assert [one["token"] for one in told["logprobs"]] == told["ids"]
+    assert all(len(one["top"]) == 2 for one in told["logprobs"])
+
+
+@pytest.mark.parametrize(
+    "flags",
+    [
+        ("--drafter", "lookup"),
+        ("--drafter", "self", "--exit-layer", "2", "--policy", "fixed", "--k", "4"),
+        ("--drafter", "self", "--skip-attention", "1,2", "--policy", "threshold", "--confidence", "0.1"),
+        ("--drafter", "lookup", "--policy", "bounded", "--inner", "heuristic", "--k", "2", "--max-steps", "3"),
+        ("--drafter", "lookup", "--no-speculate"),
+    ],
+)
+def test_no_method_changes_the_output(forerun: Call, tiny: str, flags: tuple[str, ...]) -> None:
+    plain = json.loads(forerun("generate", tiny, "abcabcabc", *SHORT, "--json").out)
+    told = json.loads(forerun("generate", tiny, "abcabcabc", *SHORT, "--json", *flags).out)
+
+    assert told["ids"] == plain["ids"]
+
+
+def test_no_speculate_drafts_nothing(forerun: Call, tiny: str) -> None:
+    flags = ("--drafter", "self", "--exit-layer", "2", "--json")
+
+    assert json.loads(forerun("generate", tiny, "hello", *SHORT, *flags).out)["stats"]["drafted"] > 0
+    assert json.loads(forerun("generate", tiny, "hello", *SHORT, *flags, "--no-speculate").out)["stats"]["drafted"] == 0
+
+
+def test_a_draft_model_is_a_flag(forerun: Call, tiny: str) -> None:
+    told = json.loads(
+        forerun("generate", tiny, "hello", *SHORT, "--json", "--drafter", "draft_model", "--drafter-model", tiny).out
+    )
+
+    assert told["stats"]["acceptance"] == 1
+
+
+def test_every_option_of_a_request_reaches_the_engine(
+    forerun: Call, tiny: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    seen: dict[str, Any] = {}
+    stream = library.Engine.stream
+
+    def spy(self: library.Engine, prompt: Any, **options: Any) -> Any:
+        seen.update(options)
+        return stream(self, prompt, **options)
+
+    monkeypatch.setattr(library.Engine, "stream", spy)
+    given = {
+        "max_new_tokens": 3,
+        "temperature": 0.7,
+        "top_k": 5,
+        "top_p": 0.9,
+        "min_p": 0.05,
+        "repetition_penalty": 1.1,
+        "frequency_penalty": 0.2,
+        "presence_penalty": 0.3,
+        "no_repeat_ngram": 4,
+        "seed": 7,
+        "logprobs": 1,
+    }
+    flags = [part for name, value in given.items() for part in (f"--{name.replace('_', '-')}", str(value))]
+    ran = forerun(
+        "generate", tiny, "a", *flags, "--ignore-eos", "--processed-logprobs", "--stop", "x", "--stop", "y", "--json"
+    )
+
+    assert ran.status == 0, ran.err
+    assert seen == {**given, "stop": ["x", "y"], "ignore_eos": True, "processed_logprobs": True, "speculate": True}
+
+
+def test_a_seed_repeats_a_sampled_text(forerun: Call, tiny: str) -> None:
+    flags = (*SHORT, "--temperature", "1", "--json", "--seed")
+    first, again, other = (forerun("generate", tiny, "a", *flags, seed).out for seed in ("1", "1", "2"))
+
+    assert json.loads(first)["ids"] == json.loads(again)["ids"] != json.loads(other)["ids"]
+
+
+def test_a_stop_string_ends_the_text(forerun: Call, tiny: str) -> None:
+    whole = json.loads(forerun("generate", tiny, "hello", *SHORT, "--json").out)["text"]
+    told = json.loads(forerun("generate", tiny, "hello", *SHORT, "--json", "--stop", whole[4]).out)
+
+    assert told["finish_reason"] == "stop"
+    assert told["text"] == whole[: whole.index(whole[4])]
+
+
+def test_raw_leaves_the_chat_template_out(forerun: Call, tiny: str) -> None:
+    templated = json.loads(forerun("generate", tiny, "hello", "--json", *SHORT).out)
+    raw = json.loads(forerun("generate", tiny, "hello", "--json", *SHORT, "--raw").out)
+
+    assert (templated["prompt_tokens"], raw["prompt_tokens"]) == (8, 5)
+
+
+def test_a_system_prompt_stands_before(forerun: Call, tiny: str) -> None:
+    told = json.loads(forerun("generate", tiny, "hello", "--json", *SHORT, "--system-prompt", "be brief").out)
+
+    assert told["prompt_tokens"] == 8 + len("be brief") + 2
+
+
+def test_without_a_chat_template_the_text_is_taken_as_it_is(forerun: Call, tmp_path: Any) -> None:
+    path = save_tiny(tmp_path, chat=False)
+
+    assert json.loads(forerun("generate", path, "hello", "--json", *SHORT).out)["prompt_tokens"] == 5
+    refused = forerun("generate", path, "hello", "--system-prompt", "be brief")
+    assert refused.status == 2
+    assert "chat template" in refused.said
+
+
+def test_the_prompt_can_come_from_stdin(forerun: Call, tiny: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("sys.stdin", io.StringIO("hello\n"))
+    told = json.loads(forerun("generate", tiny, "-", "--json", *SHORT).out)
+
+    assert told["prompt_tokens"] == 8
+
+
+def test_in_a_terminal_accepted_tokens_are_coloured(forerun: Call, tiny: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("FORCE_COLOR", "1")
+    monkeypatch.setenv("TERM", "xterm-256color")
+    flags = ("--drafter", "draft_model", "--drafter-model", tiny)
+
+    assert "\x1b[32m" in forerun("generate", tiny, "hello", *SHORT, *flags).out
+    assert "\x1b[32m" not in forerun("generate", tiny, "hello", *SHORT, *flags, "--no-speculate").out
+
+
+def test_no_tokens_at_all_is_an_empty_text(forerun: Call, tiny: str) -> None:
+    ran = forerun("generate", tiny, "hello", "--max-new-tokens", "0", "--json")
+
+    assert ran.status == 0
+    assert (json.loads(ran.out)["text"], json.loads(ran.out)["tokens_per_second"]) == ("", None)
+
+
+def test_the_closing_line_leaves_out_what_there_is_not(engine: library.Engine) -> None:
+    result = engine.generate([1, 2, 3], max_new_tokens=1)
+
+    assert _summary(result, 0.0) == "1 tokens, ended by length"
