@@ -1,0 +1,231 @@
+"""The arrows of the design, and the house rules that a parser can see."""
+
+from __future__ import annotations
+
+import ast
+import re
+from collections.abc import Iterator
+from graphlib import TopologicalSorter
+from pathlib import Path
+
+import pytest
+
+import forerun
+
+ROOT = Path(forerun.__file__).parent
+FILES = sorted(ROOT.rglob("*.py"))
+MAX_FILE, MAX_FUNCTION = 400, 60
+FORBIDDEN_NAMES = re.compile(r"(^|_)(utils?|helpers?|manager|misc|common|v\d+)(_|$)|Manager|Helper")
+FORBIDDEN_CALLS = {"eval", "exec", "hasattr", "torch.load", "pickle.load", "pickle.loads", "joblib.load"}
+
+# part -> what it may import; a part is a module or a folder of the package
+LOWER = {
+    "errors": set(),
+    "law": {"errors"},
+    "chance": {"law"},
+    "core": {"errors", "law", "chance"},
+    "registry": {"errors"},
+    "cost": {"errors", "core"},
+    "sampling": {"errors", "law", "chance", "core"},
+    "verify": {"errors", "law", "chance", "core", "sampling"},
+    "models": {"errors", "core", "cost"},
+    "drafters": {"errors", "law", "chance", "core", "registry", "cost", "sampling", "verify", "models"},
+    "policies": {"errors", "law", "core", "registry", "cost", "models.heads"},
+}
+BRANCHES = {"train", "tune", "bench", "serve", "export"}
+SYSTEM, CLI, TESTING = "system", "cli", "testing"
+
+
+def parsed(file: Path) -> ast.Module:
+    return ast.parse(file.read_text(encoding="utf-8"))
+
+
+def name_of(file: Path) -> str:
+    """Dotted and without the package: "" for the package itself, "models" for models/__init__.py."""
+    parts = file.relative_to(ROOT).with_suffix("").parts
+    return ".".join(parts[:-1] if parts[-1] == "__init__" else parts)
+
+
+MODULES = {name_of(file): file for file in FILES}
+
+
+def imports(module: str, tree: ast.Module, package: bool = False) -> Iterator[str]:
+    """The modules of forerun that a module imports when it runs, by their dotted names."""
+    checking = {id(inner) for node in ast.walk(tree) if _is_type_checking(node) for inner in ast.walk(node)}
+    here = ["forerun", *(module.split(".") if module else [])]
+    for node in ast.walk(tree):
+        if id(node) in checking:
+            continue
+        if isinstance(node, ast.Import):
+            targets = [alias.name for alias in node.names]
+        elif isinstance(node, ast.ImportFrom):
+            base = here[: len(here) - node.level + package] if node.level else []
+            source = ".".join([*base, *([node.module] if node.module else [])])
+            targets = [f"{source}.{alias.name}" for alias in node.names]
+        else:
+            continue
+        for target in targets:
+            if target.split(".")[0] == "forerun":
+                name = target.removeprefix("forerun").removeprefix(".")
+                yield name if name in MODULES else name.rpartition(".")[0]
+
+
+def _is_type_checking(node: ast.AST) -> bool:
+    return isinstance(node, ast.If) and isinstance(node.test, ast.Name) and node.test.id == "TYPE_CHECKING"
+
+
+def part_of(module: str) -> str:
+    return module.split(".")[0]
+
+
+def allowed(module: str, target: str) -> bool:
+    """Whether the arrows let a module import another one."""
+    part, other = part_of(module), part_of(target)
+    if part == other:
+        return True
+    if part in LOWER:
+        return other in LOWER[part] or target in LOWER[part]
+    if other == CLI or other == "":
+        return False
+    if part == CLI:
+        return True
+    if other == TESTING:
+        return False
+    if part in BRANCHES:
+        return other not in BRANCHES or (part, other) == ("tune", "bench")
+    if other in BRANCHES:
+        return False
+    return part == SYSTEM or other != SYSTEM
+
+
+GRAPH = {
+    module: {target for target in imports(module, parsed(file), file.name == "__init__.py") if target != module}
+    for module, file in MODULES.items()
+}
+
+
+@pytest.mark.parametrize("module", sorted(GRAPH))
+def test_imports_follow_the_arrows(module: str) -> None:
+    assert [target for target in sorted(GRAPH[module]) if not allowed(module, target)] == []
+
+
+def test_no_module_imports_itself_through_others() -> None:
+    assert len(list(TopologicalSorter(GRAPH).static_order())) == len(GRAPH)
+
+
+@pytest.mark.parametrize(
+    ("module", "target", "fine"),
+    [
+        ("core", "law", True),
+        ("core", "sampling", False),
+        ("models.runner", "drafters.base", False),
+        ("drafters.lookup", "models.sequence", True),
+        ("drafters.lookup", "policies.base", False),
+        ("policies.fixed", "drafters.base", False),
+        ("policies.fixed", "models.runner", False),
+        ("policies.learned", "models.heads", True),
+        ("engine", "drafters.base", True),
+        ("engine", "bench.compare", False),
+        ("engine", "system", False),
+        ("system", "engine", True),
+        ("bench.compare", "system", True),
+        ("bench.compare", "tune.search", False),
+        ("tune.search", "bench.compare", True),
+        ("bench.compare", "cli.screen", False),
+        ("engine", "testing", False),
+        ("cli.listing", "testing", True),
+    ],
+)
+def test_the_arrows_are_those_of_the_design(module: str, target: str, fine: bool) -> None:
+    assert allowed(module, target) == fine
+
+
+def test_every_form_of_import_is_seen() -> None:
+    source = """
+from __future__ import annotations
+import os
+import forerun.verify
+from forerun.drafters import lookup
+from ..core import Step
+from . import base
+from .base import Drafter, DRAFTERS
+from .. import law
+if TYPE_CHECKING:
+    from ..policies import base
+def later():
+    from ..stats import Stats
+"""
+    seen = set(imports("drafters.none", ast.parse(source)))
+
+    assert seen == {"verify", "drafters.lookup", "core", "drafters.base", "law", "stats"}
+    assert set(imports("drafters", ast.parse("from .base import Drafter"), package=True)) == {"drafters.base"}
+    assert set(imports("", ast.parse("from .core import Step"), package=True)) == {"core"}
+
+
+@pytest.mark.parametrize("file", FILES, ids=name_of)
+def test_rooms_are_small(file: Path) -> None:
+    assert len(file.read_text(encoding="utf-8").splitlines()) <= MAX_FILE
+    functions = [node for node in ast.walk(parsed(file)) if isinstance(node, ast.FunctionDef | ast.AsyncFunctionDef)]
+    assert [node.name for node in functions if (node.end_lineno or 0) - node.lineno + 1 > MAX_FUNCTION] == []
+
+
+def defined(tree: ast.Module) -> Iterator[str]:
+    for node in ast.walk(tree):
+        if isinstance(node, ast.ClassDef | ast.FunctionDef | ast.AsyncFunctionDef):
+            yield node.name
+
+
+@pytest.mark.parametrize("file", FILES, ids=name_of)
+def test_names_say_what_a_thing_is(file: Path) -> None:
+    names = [file.stem, file.parent.name, *defined(parsed(file))]
+
+    assert [name for name in names if FORBIDDEN_NAMES.search(name)] == []
+
+
+@pytest.mark.parametrize("name", ["utils", "text_utils", "helper", "load_v2", "DraftManager", "common", "v2"])
+def test_a_name_that_says_nothing_is_seen(name: str) -> None:
+    assert FORBIDDEN_NAMES.search(name)
+
+
+@pytest.mark.parametrize("name", ["lookup", "hf_generate", "deepseek_v", "uncommon", "managed"])
+def test_a_good_name_passes(name: str) -> None:
+    assert not FORBIDDEN_NAMES.search(name)
+
+
+def calls(tree: ast.Module) -> Iterator[str]:
+    """Plain and dotted names that are called."""
+    for node in ast.walk(tree):
+        if isinstance(node, ast.Call):
+            if isinstance(node.func, ast.Name):
+                yield node.func.id
+            elif isinstance(node.func, ast.Attribute) and isinstance(node.func.value, ast.Name):
+                yield f"{node.func.value.id}.{node.func.attr}"
+
+
+@pytest.mark.parametrize("file", FILES, ids=name_of)
+def test_nothing_is_unpickled_evaluated_or_probed(file: Path) -> None:
+    assert sorted(FORBIDDEN_CALLS.intersection(calls(parsed(file)))) == []
+
+
+def test_a_forbidden_call_is_seen() -> None:
+    assert set(calls(ast.parse("torch.load(file)\nif hasattr(x, 'y'): model.eval()"))) >= {"torch.load", "hasattr"}
+
+
+@pytest.mark.parametrize("file", FILES, ids=name_of)
+def test_every_module_says_what_it_is_for(file: Path) -> None:
+    assert ast.get_docstring(parsed(file)) or not file.read_text(encoding="utf-8").strip()
+
+
+def test_the_public_names_are_there_and_in_order() -> None:
+    def order(name: str) -> tuple[int, str]:
+        return (0 if name.isupper() else 1 if name[0].isupper() else 2, name)
+
+    assert list(forerun.__all__) == sorted(set(forerun.__all__), key=order)
+    assert [name for name in forerun.__all__ if name not in vars(forerun)] == []
+
+
+@pytest.mark.parametrize("name", sorted(forerun.__all__))
+def test_every_public_name_is_documented(name: str) -> None:
+    value = vars(forerun)[name]
+
+    assert name.isupper() or value.__doc__
