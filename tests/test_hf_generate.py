@@ -194,7 +194,7 @@ def test_the_users_model_is_left_as_it_was(hook: Any) -> None:
 @pytest.fixture
 def opened(monkeypatch: pytest.MonkeyPatch) -> list[Any]:
     """The models that a hook opened."""
-    module = import_module("forerun.hf_generate")
+    module = import_module("forerun.engine")
     real, models = module.open_model, []
 
     def noted(model: Any, **options: Any) -> Any:

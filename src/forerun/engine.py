@@ -87,6 +87,18 @@ class Engine:
         make_drafter = drafter_factory(drafter, drafter_options, self._parts)
         return Engine(self._loaded, self._parts, self._pools, make_drafter, make_policy)
 
+    async def rounds(self, context: Context, speculate: bool = True) -> AsyncGenerator[Round]:
+        """decode on a sequence of the pool, which goes back whatever happens. For a driver (drive.py)."""
+        sequence = self._parts.target.take(context.ids)
+        drafter = self._drafter(sequence) if speculate else NoDraft()
+        try:
+            async with aclosing(decode(sequence, drafter, self._policy(), context)) as rounds:
+                async for round in rounds:
+                    yield round
+        finally:
+            drafter.close()
+            self._parts.target.give(sequence)
+
     def forget(self) -> None:
         """Drop the keys and values kept for later turns, so that the next prompt is computed from its first token."""
         for pool in self._pools:
@@ -110,7 +122,7 @@ class Engine:
         try:
             while True:
                 for index in islice(waiting, max_batch - len(batch)):
-                    batch.add(index, self._rounds(jobs[index]))
+                    batch.add(index, self.rounds(jobs[index].context, jobs[index].speculate))
                 if not len(batch):
                     return
                 for event in batch.step():
@@ -132,18 +144,6 @@ class Engine:
         if answer.stopped():
             batch.cancel(event.key)
             yield answer.end()
-
-    async def _rounds(self, job: _Job) -> AsyncGenerator[Round]:
-        """decode on a sequence of the pool, which goes back whatever happens."""
-        sequence = self._parts.target.take(job.context.ids)
-        drafter = self._drafter(sequence) if job.speculate else NoDraft()
-        try:
-            async with aclosing(decode(sequence, drafter, self._policy(), job.context)) as rounds:
-                async for round in rounds:
-                    yield round
-        finally:
-            drafter.close()
-            self._parts.target.give(sequence)
 
     def _context(self, prompt: Any, options: Options) -> Context:
         seed = int(torch.randint(2**63 - 1, ())) if options.seed is None else options.seed

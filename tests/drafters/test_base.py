@@ -1,0 +1,21 @@
+import pytest
+
+from forerun.drafters.base import DRAFTERS, Drafter
+from forerun.drafters.none import NoDraft
+from forerun.methods import REGISTERED
+
+
+def test_a_drafter_must_draft() -> None:
+    with pytest.raises(TypeError, match="abstract"):
+        Drafter()  # type: ignore[abstract]
+
+
+def test_closing_is_optional() -> None:
+    NoDraft().close()
+
+
+@pytest.mark.parametrize("name", DRAFTERS.names if REGISTERED else ())
+def test_every_drafter_tells_what_it_does_and_where_it_comes_from(name: str) -> None:
+    entry = DRAFTERS.entry(name)
+    assert entry.summary.endswith(".")
+    assert entry.source

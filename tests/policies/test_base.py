@@ -1,0 +1,59 @@
+import pytest
+import torch
+
+from forerun.core import Step
+from forerun.law import Categorical
+from forerun.methods import REGISTERED
+from forerun.policies.base import POLICIES, LengthPolicy, confidence
+from forerun.policies.fixed import Fixed
+
+LAW = Categorical(torch.tensor([0.1, 0.2, 0.7]))
+LOGITS = torch.tensor([[0.0, 2.0, 1.0], [3.0, 0.0, 0.0]])
+
+
+def test_a_drawn_tokens_confidence_is_its_probability_in_its_law() -> None:
+    assert confidence(Step((1,), (-1,), (LAW,))) == pytest.approx(0.2)
+    assert confidence(Step((1,), (-1,), (LAW,), LOGITS[:1])) == pytest.approx(0.2)
+
+
+def test_a_chosen_tokens_confidence_is_its_softmax_in_the_row_that_gave_it() -> None:
+    assert confidence(Step((1,), (-1,), (None,), LOGITS[:1])) == pytest.approx(float(LOGITS[0].softmax(-1)[1]))
+
+
+def test_a_token_without_signals_is_certain() -> None:
+    assert confidence(Step((1,), (-1,), (None,))) == 1
+
+
+def test_of_several_nodes_the_surest_counts() -> None:
+    assert confidence(Step((0, 2), (-1, -1), (LAW, LAW))) == pytest.approx(0.7)
+    siblings = Step((0, 2), (0, 1), (None, None), LOGITS)
+    assert confidence(siblings) == pytest.approx(max(float(LOGITS[0].softmax(-1)[0]), float(LOGITS[1].softmax(-1)[2])))
+
+
+def test_siblings_share_the_row_of_their_parent() -> None:
+    siblings = Step((0, 2), (-1, -1), (None, None), LOGITS[:1])
+    assert confidence(siblings) == pytest.approx(float(LOGITS[0].softmax(-1)[2]))
+
+
+def test_half_precision_rows_are_summed_in_float32() -> None:
+    row = torch.zeros(1, 50_000, dtype=torch.float16)
+    assert confidence(Step((1,), (-1,), (None,), row)) == pytest.approx(1 / 50_000, rel=1e-3)
+
+
+def test_a_policy_must_say_when_to_stop_and_need_not_observe() -> None:
+    with pytest.raises(TypeError, match="abstract"):
+        LengthPolicy()  # type: ignore[abstract]
+    Fixed(1).observe([], None)  # type: ignore[arg-type]
+
+
+@pytest.mark.parametrize("name", POLICIES.names if REGISTERED else ())
+def test_every_policy_tells_what_it_does_and_where_it_comes_from(name: str) -> None:
+    entry = POLICIES.entry(name)
+    assert entry.summary.endswith(".")
+    assert entry.source
+
+
+@pytest.mark.parametrize("name", POLICIES.names)
+def test_every_request_gets_a_policy_of_its_own(name: str) -> None:
+    make = POLICIES.entry(name).build()
+    assert make() is not make()
