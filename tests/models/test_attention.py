@@ -12,7 +12,7 @@ from forerun.models.mask import Pattern
 from forerun.models.packed import Packed, Part
 from forerun.models.runner import HFRunner
 from forerun.models.sequence import Sequence
-from forerun.models.store import Store
+from forerun.models.store import LayerStore
 from forerun.testing import FAMILIES, tiny_model
 
 from .running import finish, off, own_logits, text, together
@@ -25,7 +25,7 @@ class Layer(nn.Module):
 
 
 def packed(n: int = 3) -> Packed:
-    return Packed([Part(Store(1, 8), 0, 0, n, list(range(n)))])
+    return Packed([Part(LayerStore(1, 8), 0, 0, n, list(range(n)))])
 
 
 def states(heads: int, n: int = 3, seed: int = 0) -> Tensor:

@@ -6,12 +6,12 @@ import torch
 
 from forerun.models.mask import Pattern
 from forerun.models.packed import Packed, Part
-from forerun.models.store import Store
+from forerun.models.store import LayerStore
 
 
 def part(n: int, committed: int = 0, resumed: int = 0, enter: int = 0, first: int = 0) -> Part:
     entry = torch.arange(resumed * 2, dtype=torch.float).view(resumed, 2) + 100 * n if resumed else None
-    return Part(Store(4, 8), committed, first, n, list(range(first + n)), entry=entry, enter=enter)
+    return Part(LayerStore(4, 8), committed, first, n, list(range(first + n)), entry=entry, enter=enter)
 
 
 def test_resumed_rows_sit_out_the_layers_below_their_entry() -> None:

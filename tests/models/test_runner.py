@@ -14,7 +14,7 @@ from forerun.models.plan import FULL, LayerPlan
 from forerun.models.request import Request
 from forerun.models.runner import HFRunner, gather, layout
 from forerun.models.sequence import Sequence
-from forerun.models.store import Store
+from forerun.models.store import LayerStore
 from forerun.testing import FAMILIES, VOCABULARY, tiny_model
 
 from .running import chain, finish, off, own_logits, text, together
@@ -131,7 +131,7 @@ def test_every_request_of_a_call_gets_its_own_rows() -> None:
 
 
 def request(runner: HFRunner, committed: int, depths: list[int], first: int, n: int, want: int) -> Request:
-    return Request(runner, tuple(range(10, 10 + n)), Part(Store(4, 8), committed, first, n, depths), want)
+    return Request(runner, tuple(range(10, 10 + n)), Part(LayerStore(4, 8), committed, first, n, depths), want)
 
 
 def test_the_layout_lists_tokens_positions_and_wanted_rows() -> None:

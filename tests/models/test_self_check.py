@@ -17,7 +17,7 @@ from forerun.models.packed import Packed, Part
 from forerun.models.plan import FULL, LayerPlan
 from forerun.models.runner import HFRunner
 from forerun.models.self_check import self_check
-from forerun.models.store import Store
+from forerun.models.store import LayerStore
 from forerun.testing import FAMILIES, tiny_model
 
 
@@ -97,9 +97,9 @@ def patched_masks(monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 def patched_slots(monkeypatch: pytest.MonkeyPatch) -> None:
-    write = Store.write
+    write = LayerStore.write
     monkeypatch.setattr(
-        Store, "write", lambda self, layer, slot, keys, values: write(self, layer, max(slot - 1, 0), keys, values)
+        LayerStore, "write", lambda self, layer, slot, keys, values: write(self, layer, max(slot - 1, 0), keys, values)
     )
 
 

@@ -363,13 +363,13 @@ def test_the_prefix_equals_a_fresh_forward_after_any_operations(family: str, see
 @pytest.mark.parametrize("mutant", ["keeps the order", "keeps one row late", "reuses one token too many"])
 def test_the_random_walk_notices_a_broken_cache(model, runner, monkeypatch, mutant: str) -> None:
     from forerun.models import sequence as module
-    from forerun.models.store import Store
+    from forerun.models.store import LayerStore
 
-    move = Store.move
+    move = LayerStore.move
     if mutant == "keeps the order":
-        monkeypatch.setattr(Store, "move", lambda self, slots, start: None)
+        monkeypatch.setattr(LayerStore, "move", lambda self, slots, start: None)
     elif mutant == "keeps one row late":
-        monkeypatch.setattr(Store, "move", lambda self, slots, start: move(self, [slot + 1 for slot in slots], start))
+        monkeypatch.setattr(LayerStore, "move", lambda self, slots, start: move(self, [slot + 1 for slot in slots], start))
     else:
         monkeypatch.setattr(module, "shared_prefix", lambda one, other: min(len(one), len(other)))
     with pytest.raises(AssertionError):

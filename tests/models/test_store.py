@@ -6,7 +6,7 @@ import pytest
 import torch
 from torch import Tensor
 
-from forerun.models.store import Store
+from forerun.models.store import LayerStore
 
 
 def rows(*values: int, heads: int = 2, width: int = 3) -> Tensor:
@@ -21,21 +21,21 @@ def held(keys: Tensor) -> list[int]:
 
 
 def test_a_write_gives_all_slots_up_to_its_end() -> None:
-    store = Store(1, 8)
+    store = LayerStore(1, 8)
     store.write(0, 0, rows(1, 2), rows(11, 12))
     keys, values = store.write(0, 2, rows(3), rows(13))
     assert (held(keys), held(values)) == ([1, 2, 3], [11, 12, 13])
 
 
 def test_a_write_over_old_slots_forgets_what_came_behind() -> None:
-    store = Store(1, 8)
+    store = LayerStore(1, 8)
     store.write(0, 0, rows(1, 2, 3, 4), rows(1, 2, 3, 4))
     keys, _ = store.write(0, 1, rows(9), rows(9))
     assert held(keys) == [1, 9]
 
 
 def test_layers_do_not_see_each_other() -> None:
-    store = Store(2, 8)
+    store = LayerStore(2, 8)
     store.write(0, 0, rows(1), rows(1))
     keys, _ = store.write(1, 0, rows(5), rows(5))
     again, _ = store.write(0, 1, rows(2), rows(2))
@@ -43,7 +43,7 @@ def test_layers_do_not_see_each_other() -> None:
 
 
 def test_layers_may_differ_in_heads_and_widths() -> None:
-    store = Store(2, 4)
+    store = LayerStore(2, 4)
     store.write(0, 0, rows(1), rows(1, width=5))
     keys, values = store.write(1, 0, rows(1, heads=4), rows(1, heads=4))
     assert (keys.shape, values.shape) == ((4, 1, 3), (4, 1, 3))
@@ -51,7 +51,7 @@ def test_layers_may_differ_in_heads_and_widths() -> None:
 
 @pytest.mark.parametrize("step", [1, 3, 20])
 def test_growing_keeps_what_is_held(step: int) -> None:
-    store = Store(1, 4)
+    store = LayerStore(1, 4)
     expected: list[int] = []
     for start in range(0, 40, step):
         new = list(range(start, start + step))
@@ -62,7 +62,7 @@ def test_growing_keeps_what_is_held(step: int) -> None:
 
 
 def test_a_layer_that_was_left_out_while_another_grew_catches_up() -> None:
-    store = Store(2, 4)
+    store = LayerStore(2, 4)
     for layer in (0, 1):
         store.write(layer, 0, rows(1, 2), rows(1, 2))
     store.write(0, 2, rows(*range(3, 13)), rows(*range(3, 13)))
@@ -74,7 +74,7 @@ def test_a_layer_that_was_left_out_while_another_grew_catches_up() -> None:
     ("slots", "start"), [([3, 5, 6], 3), ([4, 5], 2), ([6], 0), ([2, 4, 6], 1), ([], 3), ([3, 4], 3)]
 )
 def test_moving_gathers_slots_even_where_they_overlap(slots: list[int], start: int) -> None:
-    store = Store(2, 8)
+    store = LayerStore(2, 8)
     for layer in (0, 1):
         store.write(layer, 0, rows(*range(8)), rows(*range(8)))
     store.move(slots, start)
@@ -84,7 +84,7 @@ def test_moving_gathers_slots_even_where_they_overlap(slots: list[int], start: i
 
 
 def test_moving_leaves_layers_that_hold_nothing_alone() -> None:
-    store = Store(2, 8)
+    store = LayerStore(2, 8)
     store.write(0, 0, rows(0, 1, 2), rows(0, 1, 2))
     store.move([2], 1)
     keys, _ = store.write(1, 0, rows(7), rows(7))

@@ -18,6 +18,7 @@ from .layers import Block, decoder_layers
 from .packed import Packed
 from .plan import FULL, LayerPlan
 from .request import Request, Rows
+from .store import LayerStore, Store
 
 LEAN = "carving needs the lean runner: load a Llama-shaped model by name or path, not as an object"
 
@@ -48,6 +49,10 @@ class Runner(ABC):
                 raise ValueError(f"token ids must be in 0..{self.vocab_size - 1}, got {token}")
         if self.max_length is not None and length > self.max_length:
             raise ValueError(f"the text has {length} tokens and {self.name} holds {self.max_length}; shorten it")
+
+    def new_store(self, capacity: int) -> Store:
+        """Room for the keys and values of one sequence, `capacity` slots at first."""
+        return LayerStore(self.num_layers, capacity)
 
     @abstractmethod
     def add_weights(self, name: str) -> None:

@@ -18,7 +18,6 @@ from .packed import Part
 from .plan import FULL, LayerPlan
 from .request import Request, Rows, submit
 from .runner import Runner
-from .store import Store
 
 CHUNK = 512
 
@@ -41,7 +40,7 @@ class Sequence:
     def __init__(self, runner: Runner, drafting: bool = False, capacity: int = 256) -> None:
         self.runner = runner
         self.ids: list[int] = []
-        self._store = Store(runner.num_layers, capacity)
+        self._store = runner.new_store(capacity)
         self._drafting = drafting
         self._rows: list[_Row] = []
 

@@ -1,18 +1,33 @@
-"""The keys and values of one sequence: a preallocated buffer a layer, addressed by slot."""
+"""The keys and values of one sequence, addressed by slot.
+
+Slots say nothing about what they hold: Sequence knows which are prefix and which are scratch.
+"""
 
 from __future__ import annotations
 
+from abc import ABC, abstractmethod
 from collections.abc import Sequence
+from typing import final
 
 import torch
 from torch import Tensor
 
 
-class Store:
-    """Buffers [heads, capacity, width], made when a layer first writes, doubled when they are full.
+class Store(ABC):
+    """The slots of all layers. A runner makes the kind that its forward works with."""
 
-    Slots say nothing about what they hold: Sequence knows which are prefix and which are scratch.
-    """
+    @abstractmethod
+    def write(self, layer: int, slot: int, keys: Tensor, values: Tensor) -> tuple[Tensor, Tensor]:
+        """Put keys and values [heads, n, width] at slot, slot + 1, ...; return all up to there [heads, slot + n, width]."""
+
+    @abstractmethod
+    def move(self, slots: Sequence[int], start: int) -> None:
+        """Gather slots into start, start + 1, ..."""
+
+
+@final
+class LayerStore(Store):
+    """Buffers [heads, capacity, width], one a layer, made when it first writes, doubled when they are full."""
 
     def __init__(self, num_layers: int, capacity: int) -> None:
         self.capacity = capacity
@@ -20,7 +35,6 @@ class Store:
         self._values: list[Tensor | None] = [None] * num_layers
 
     def write(self, layer: int, slot: int, keys: Tensor, values: Tensor) -> tuple[Tensor, Tensor]:
-        """Put keys and values [heads, n, width] at slot, slot + 1, ...; return all up to there [heads, slot + n, width]."""
         end = slot + keys.shape[1]
         return (
             self._put(self._keys, layer, slot, end, keys),
@@ -41,7 +55,6 @@ class Store:
 
     @torch.inference_mode()
     def move(self, slots: Sequence[int], start: int) -> None:
-        """Gather slots into start, start + 1, ..."""
         if list(slots) == list(range(start, start + len(slots))):
             return
         for buffers in (self._keys, self._values):
