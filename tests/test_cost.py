@@ -68,6 +68,13 @@ def test_a_forward_is_not_padded_for_a_gain_within_the_noise() -> None:
     assert TARGET.best_rows(1) == 1
 
 
+def test_a_forward_is_not_padded_where_the_measurements_overlap() -> None:
+    points = (Point(1, 0, 40.0, 30.0), Point(2, 0, 20.0, 12.0))
+    assert Cost("m", "HFRunner", "bf16", "full", points).best_rows(1) == 1
+    apart = (Point(1, 0, 40.0, 20.0), Point(2, 0, 20.0, 12.0))
+    assert Cost("m", "HFRunner", "bf16", "full", apart).best_rows(1) == 2
+
+
 def test_a_row_count_that_was_not_measured_is_padded_to_one_that_was() -> None:
     assert cost((1, 0, 10.0), (4, 0, 30.0), (8, 0, 12.0)).best_rows(5) == 8
 
@@ -98,16 +105,18 @@ def test_costs_survive_a_round_trip_through_json() -> None:
     assert Costs.from_dict(json.loads(json.dumps(costs.as_dict()))) == costs
 
 
-def test_costs_are_found_by_plan_and_model() -> None:
-    costs = Costs((TARGET, cost((1, 64, 3.5), plan="exit 8"), cost((1, 64, 2.0), model="small")))
+def test_costs_are_found_by_plan_model_and_weights() -> None:
+    int4 = Cost("target", "LeanRunner", "int4", "exit 8", (Point(1, 64, 1.5),))
+    costs = Costs((TARGET, cost((1, 64, 3.5), plan="exit 8"), cost((1, 64, 2.0), model="small"), int4))
     assert costs.target is TARGET
     assert costs.of() is TARGET
     assert costs.of("exit 8").ms(1) == 3.5
     assert costs.of(model="small").ms(1) == 2
+    assert costs.of("exit 8", weights="int4") is int4
 
 
 def test_a_cost_that_was_not_measured_is_named_with_those_that_were() -> None:
-    with pytest.raises(UnsupportedOption, match=r"target \(exit 9\); measured: target \(full\)"):
+    with pytest.raises(UnsupportedOption, match="target bf16 exit 9; measured: target bf16 full"):
         Costs((TARGET,)).of("exit 9")
 
 

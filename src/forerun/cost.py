@@ -7,7 +7,7 @@ them.
 from __future__ import annotations
 
 from bisect import bisect_left
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import asdict, dataclass
 from typing import Any
 
@@ -30,7 +30,7 @@ class Point:
 class Cost:
     """One model in one form (runner, weights, plan) and what its forwards cost; all rows pass the output head.
 
-    plan is a name: "full", "exit 8", "skip attention 3,5 mlp 7".
+    weights is their format: "bfloat16", "int4". plan is a name: "full", "exit 8", "skip attention 3,5 mlp 7".
     """
 
     model: str
@@ -45,6 +45,11 @@ class Cost:
         for point in self.points:
             if point.rows < 1 or point.prefix < 0 or point.ms <= 0:
                 raise ValueError(f"a measured point needs rows >= 1, prefix >= 0 and ms > 0, got {point}")
+
+    @property
+    def key(self) -> tuple[str, str, str]:
+        """Model, weights and plan: what tells the costs of one machine apart."""
+        return self.model, self.weights, self.plan
 
     @property
     def prefixes(self) -> tuple[int, ...]:
@@ -62,21 +67,39 @@ class Cost:
         """
         if rows <= 0:
             return 0.0
-        along = [(float(length), self._at(length, rows)) for length in self.prefixes]
-        return _between(along, self.prefixes[0] if prefix is None else prefix)
+        return self._over(prefix, lambda length: self._at(length, rows))
 
     def best_rows(self, rows: int, prefix: float | None = None) -> int:
-        """How many rows a forward of `rows` rows should be padded to: a measured count that is at least 5 % faster."""
-        own = self.ms(rows, prefix)
-        better = [count for count in self.rows if count > rows and self.ms(count, prefix) <= own * (1 - PADDING_GAIN)]
+        """How many rows a forward of `rows` rows should be padded to: the fastest measured count, or rows itself.
+
+        More rows count as faster if they gain 5 % and the middle halves of the two measurements lie apart.
+        """
+        better = [count for count in self.rows if count > rows and self._gains(count, rows, prefix)]
         return min(better, key=lambda count: self.ms(count, prefix), default=rows)
 
+    def _gains(self, count: int, rows: int, prefix: float | None) -> bool:
+        own, other = self.ms(rows, prefix), self.ms(count, prefix)
+        apart = (self._spread(rows, prefix) + self._spread(count, prefix)) / 2
+        return other <= min(own * (1 - PADDING_GAIN), own - apart)
+
+    def _spread(self, rows: int, prefix: float | None) -> float:
+        return self._over(prefix, lambda length: _between(self._line(length, lambda point: point.spread), rows))
+
+    def _over(self, prefix: float | None, at: Callable[[int], float]) -> float:
+        """A value between the measured prefixes, of its values there."""
+        along = [(float(length), at(length)) for length in self.prefixes]
+        return _between(along, self.prefixes[0] if prefix is None else prefix)
+
     def _at(self, prefix: int, rows: float) -> float:
-        line = sorted((float(point.rows), point.ms) for point in self.points if point.prefix == prefix)
+        line = self._line(prefix, lambda point: point.ms)
         if len(line) > 1 and rows > line[-1][0]:
             (x, y), (last, ms) = line[-2:]
             return ms + max(ms - y, 0.0) / (last - x) * (rows - last)
         return _between(line, rows)
+
+    def _line(self, prefix: int, value: Callable[[Point], float]) -> list[tuple[float, float]]:
+        """(rows, value) of the points behind a measured prefix, by rows."""
+        return sorted((float(point.rows), value(point)) for point in self.points if point.prefix == prefix)
 
 
 @dataclass(frozen=True, slots=True)
@@ -93,13 +116,14 @@ class Costs:
     def target(self) -> Cost:
         return self.costs[0]
 
-    def of(self, plan: str = "full", model: str | None = None) -> Cost:
-        """The cost under a plan, of the target unless a model is named. Raises UnsupportedOption if it wasn't measured."""
+    def of(self, plan: str = "full", model: str | None = None, weights: str | None = None) -> Cost:
+        """The cost under a plan, of the target's model and weights unless named; UnsupportedOption if there is none."""
+        wanted = (model or self.target.model, weights or self.target.weights, plan)
         for cost in self.costs:
-            if cost.plan == plan and cost.model == (model or self.target.model):
+            if cost.key == wanted:
                 return cost
-        known = ", ".join(f"{cost.model} ({cost.plan})" for cost in self.costs)
-        raise UnsupportedOption(f"no cost was measured for {model or self.target.model} ({plan}); measured: {known}")
+        known = ", ".join(" ".join(cost.key) for cost in self.costs)
+        raise UnsupportedOption(f"no cost was measured for {' '.join(wanted)}; measured: {known}")
 
     def as_dict(self) -> dict[str, Any]:
         return asdict(self)

@@ -28,23 +28,33 @@ REPEATS, REPEATS_OF_MANY = 9, 3
 
 @dataclass(frozen=True, slots=True)
 class Subject:
-    """A runner under a plan; model and weights are how a Cost names it."""
+    """A runner under a plan. model is how a Cost names it, own_weights the format that the model was loaded in."""
 
     runner: Runner
     model: str
-    weights: str
+    own_weights: str
     plan: LayerPlan = FULL
 
     @property
+    def weights(self) -> str:
+        return self.plan.weights or self.own_weights
+
+    @property
     def plan_name(self) -> str:
-        if self.plan.exit_layer is not None:
-            return f"exit {self.plan.exit_layer}"
+        plan = self.plan
         parts = [
             f"{kind} {','.join(map(str, sorted(layers)))}"
-            for kind, layers in (("attention", self.plan.attention), ("mlp", self.plan.mlp))
+            for kind, layers in (("attention", plan.attention), ("mlp", plan.mlp))
             if layers
         ]
-        return f"skip {' '.join(parts)}" if parts else "full"
+        name = (
+            "full" if not parts else f"skip {' '.join(parts)}" if plan.exit_layer is None else f"exit {plan.exit_layer}"
+        )
+        return f"{name}, head {plan.head}" if plan.head else name
+
+    @property
+    def key(self) -> tuple[str, str, str]:
+        return self.model, self.weights, self.plan_name
 
 
 @dataclass(frozen=True, slots=True, eq=False)

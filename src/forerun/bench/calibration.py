@@ -55,19 +55,20 @@ def calibrated(
     name = target.engine.name
     for plan in plans:
         target.engine.runner.check_plan(plan)
+        if plan.weights:
+            target.engine.runner.add_weights(plan.weights)
     subjects = [_subject(target, name, plan) for plan in (FULL, *plans)]
     if draft is not None:
         same = draft.engine.name == name
         subjects.append(_subject(draft, f"{name} (draft)" if same else draft.engine.name))
     file = _file(about)
     known = {} if refresh else _read(file)
-    names = [(subject.model, subject.plan_name) for subject in subjects]
-    missing = [subject for subject, name in zip(subjects, names, strict=True) if name not in known]
+    missing = [subject for subject in subjects if subject.key not in known]
     if missing:
         wanted = missing if missing[0] is subjects[0] else [subjects[0], *missing]
-        known.update(_by_name(measure(wanted, tick).costs))
+        known.update(_by_key(measure(wanted, tick).costs))
         _write(file, about, list(known.values()))
-    return Costs(tuple(known[name] for name in names)), not missing
+    return Costs(tuple(known[subject.key] for subject in subjects)), not missing
 
 
 def _subject(opened: Opened, name: str, plan: LayerPlan = FULL) -> Subject:
@@ -88,14 +89,14 @@ def _file(about: Mapping[str, Any]) -> Path:
     return cache_directory() / "costs" / f"{name}-{digest}.json"
 
 
-def _by_name(costs: Sequence[Cost]) -> dict[tuple[str, str], Cost]:
-    return {(cost.model, cost.plan): cost for cost in costs}
+def _by_key(costs: Sequence[Cost]) -> dict[tuple[str, str, str], Cost]:
+    return {cost.key: cost for cost in costs}
 
 
-def _read(file: Path) -> dict[tuple[str, str], Cost]:
+def _read(file: Path) -> dict[tuple[str, str, str], Cost]:
     """What the file holds; nothing if there is none, or none that can be read: then it is measured again."""
     try:
-        return _by_name(Costs.from_dict(json.loads(file.read_text(encoding="utf-8"))).costs)
+        return _by_key(Costs.from_dict(json.loads(file.read_text(encoding="utf-8"))).costs)
     except (OSError, ValueError, KeyError, TypeError):
         return {}
 

@@ -9,9 +9,9 @@ from ..models.locate import locate
 
 def peer_models(model: str, dtype: str) -> dict[str, str]:
     """Paths by form. A GGUF file is unpacked once for those who read directories, the same copy that forerun runs."""
+    wanted = dtype_of(dtype)
+    assert wanted is not None
     path = locate(model).resolve()
     if path.is_dir():
         return {"hf": str(path)}
-    wanted = dtype_of(dtype)
-    assert wanted is not None
     return {"gguf": str(path), "hf": str(converted(path, wanted))}

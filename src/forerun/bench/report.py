@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from statistics import mean
 from typing import Any
 
 from .contestant import Contestant, Sample
@@ -12,7 +13,9 @@ from .scores import Scores
 from .suite import Item
 
 
-def report_of(race: Race, contestants: Sequence[Contestant], items: Sequence[Item]) -> dict[str, Any]:
+def report_of(
+    race: Race, contestants: Sequence[Contestant], items: Sequence[Item], prompts: Sequence[Sequence[int]]
+) -> dict[str, Any]:
     """Every contestant's scores overall and by category, and the raw times of every prompt."""
     methods: list[dict[str, Any]] = []
     for contestant in contestants:
@@ -21,10 +24,21 @@ def report_of(race: Race, contestants: Sequence[Contestant], items: Sequence[Ite
             entry = {"name": contestant.name, "baseline": contestant.baseline, **contestant.about}
             methods.append({**entry, **_scores(race, contestant, items, None), "categories": categories})
     samples = {
-        name: [{"id": item.id, "kind": item.kind, **_times(sample)} for item, sample in zip(items, taken, strict=True)]
+        name: [
+            {"id": item.id, "kind": item.kind, "prompt_tokens": len(prompt), **_times(sample)}
+            for item, prompt, sample in zip(items, prompts, taken, strict=True)
+        ]
         for name, taken in race.samples.items()
     }
-    return {"methods": methods, "failed": dict(race.failures), "samples": samples}
+    lengths = {"all": [len(prompt) for prompt in prompts]}
+    for item, prompt in zip(items, prompts, strict=True):
+        lengths.setdefault(item.category, []).append(len(prompt))
+    return {
+        "mean_prompt_tokens": {name: mean(known) for name, known in lengths.items()},
+        "methods": methods,
+        "failed": dict(race.failures),
+        "samples": samples,
+    }
 
 
 def _categories(items: Sequence[Item]) -> list[str]:
@@ -55,7 +69,7 @@ Rows = list[tuple[str, ...]]
 
 def overall(report: dict[str, Any]) -> tuple[Columns, Rows]:
     """A line for each method: medians over the prompts with 95 % intervals, then totals and the rest."""
-    columns = ("method", "tokens/s", "x plain", "total x plain", "total x ours", "first ms", "per round", "same", "MB")
+    columns = ("method", "tokens/s", "x plain", "total x plain", "total x ours", "predicted")
     rows: Rows = []
     for method in report["methods"]:
         rounds, first = method["acceptance"], method["first_token_seconds"]
@@ -66,13 +80,14 @@ def overall(report: dict[str, Any]) -> tuple[Columns, Rows]:
                 _with_interval(method, "speedup", 2),
                 _number(method["total_speedup"], 2),
                 _number(method["against_plain"], 2),
+                _number(method.get("predicted_speedup"), 2),
                 "-" if first is None else f"{first * 1000:.0f}",
                 "-" if rounds is None else f"{rounds['tokens_per_round']:.2f}",
                 "-" if method["identical"] is None else f"{method['identical_prompts']}/{method['prompts']}",
                 f"{method['peak_memory_mb']:.0f}",
             )
         )
-    return columns, rows
+    return (*columns, "first ms", "per round", "same", "MB"), rows
 
 
 def by_category(report: dict[str, Any]) -> tuple[Columns, Rows]:

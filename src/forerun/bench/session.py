@@ -67,4 +67,4 @@ class Session:
                 for peer in open_peer(choice, settings, failures):
                     contestants.append(stack.enter_context(closing(peer)))
             race = run_race(contestants, prompts, self.max_new_tokens, tick)
-            return report_of(replace(race, failures={**failures, **race.failures}), contestants, self.items)
+            return report_of(replace(race, failures={**failures, **race.failures}), contestants, self.items, prompts)

@@ -13,11 +13,13 @@ from typing import Annotated, Any
 import torch
 import typer
 
+from ..bench.calibration import Opened, calibrated
 from ..bench.conditions import conditions
 from ..bench.entrants import read_entrants
 from ..bench.peer import PeerSettings, peer_choice
 from ..bench.peer_models import peer_models
 from ..bench.plots import check_plotting, write_plots
+from ..bench.predict import add_predictions
 from ..bench.report import by_category, overall
 from ..bench.session import Session
 from ..bench.suite import fingerprint, read_suite
@@ -51,6 +53,9 @@ def bench(
     peer_dtype: Annotated[str, typer.Option(help="The number format of peers that read hf directories.")] = "bfloat16",
     max_new_tokens: Annotated[int, typer.Option(help="Tokens an answer.")] = 128,
     threads: Annotated[int | None, typer.Option(help="Threads for everybody; torch's default if not given.")] = None,
+    predict: Annotated[
+        bool, typer.Option("--predict", help="Calibrate, if need be, and show the predicted speed-ups, too.")
+    ] = False,
     raw: Raw = False,
     dtype: Dtype = None,
     device: Device = None,
@@ -67,13 +72,18 @@ def bench(
     if plots is not None:
         check_plotting()
     if threads is not None:
+        if threads < 1:
+            raise ValueError(f"threads must be at least 1, got {threads}")
         torch.set_num_threads(threads)
     engine = open_engine(model, PLAIN, dtype, device, trust_remote_code)
+    costs = calibrated(Opened(model, engine))[0] if predict else None
     models = {**peer_models(model, peer_dtype), **given_models} if choices else {}
     settings = PeerSettings(models, torch.get_num_threads(), peer_dtype, pythons=pythons)
     session = Session(engine, entrants, items, choices, settings, max_new_tokens, raw)
     with progress("measuring", len(items)) as tick:
         report = session.run(tick, lambda name: note(f"opening {name}"))
+    if costs is not None:
+        add_predictions(report, costs.target)
     about = {
         **conditions(engine, shlex.join(["forerun", *sys.argv[1:]])),
         "date": datetime.now(UTC).isoformat(timespec="seconds"),

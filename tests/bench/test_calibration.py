@@ -1,0 +1,164 @@
+import json
+from pathlib import Path
+
+import pytest
+
+import forerun
+from forerun.bench import calibrate, calibration
+from forerun.bench.calibrate import Subject
+from forerun.bench.calibration import Opened, calibrated
+from forerun.cost import Cost, Costs, Point
+from forerun.errors import UnsupportedModel
+from forerun.models.plan import LayerPlan
+from forerun.testing import save_tiny
+
+EXIT = LayerPlan.early_exit(2, 4)
+
+
+class Measured:
+    """Stands in for the measurement: remembers what was asked for, answers with its count."""
+
+    def __init__(self) -> None:
+        self.asked: list[list[tuple[str, str, str]]] = []
+
+    def __call__(self, subjects: list[Subject], tick: object) -> Costs:
+        self.asked.append([subject.key for subject in subjects])
+        number = float(len(self.asked))
+        return Costs(
+            tuple(Cost(s.model, "HFRunner", s.weights, s.plan_name, (Point(1, 64, number),)) for s in subjects)
+        )
+
+
+@pytest.fixture
+def measured(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> Measured:
+    monkeypatch.setenv("FORERUN_CACHE", str(tmp_path / "cache"))
+    stand_in = Measured()
+    monkeypatch.setattr(calibration, "measure", stand_in)
+    return stand_in
+
+
+@pytest.fixture(scope="module")
+def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    return save_tiny(tmp_path_factory.mktemp("models") / "tiny")
+
+
+@pytest.fixture(scope="module")
+def target(folder: Path) -> Opened:
+    return Opened(str(folder), forerun.load(folder))
+
+
+def test_what_was_measured_is_reused(measured: Measured, target: Opened) -> None:
+    first, known = calibrated(target)
+    again, known_again = calibrated(target)
+    assert (known, known_again) == (False, True)
+    assert again == first
+    assert len(measured.asked) == 1
+
+
+def test_another_session_finds_it_too(measured: Measured, target: Opened, folder: Path) -> None:
+    first, _ = calibrated(target)
+    again, known = calibrated(Opened(str(folder), forerun.load(folder)))
+    assert known
+    assert again == first
+
+
+def test_a_refresh_measures_again(measured: Measured, target: Opened) -> None:
+    calibrated(target)
+    costs, known = calibrated(target, refresh=True)
+    assert not known
+    assert costs.target.ms(1) == 2
+
+
+def test_a_missing_plan_is_measured_together_with_the_target(measured: Measured, target: Opened) -> None:
+    calibrated(target)
+    costs, known = calibrated(target, [EXIT])
+    assert not known
+    assert [key[2] for key in measured.asked[1]] == ["full", "exit 2"]
+    assert costs.target.ms(1) == costs.of("exit 2").ms(1) == 2
+
+
+def test_plans_measured_before_stay_known(measured: Measured, target: Opened) -> None:
+    other = LayerPlan.skip(4, (1,))
+    calibrated(target, [EXIT])
+    calibrated(target, [other])
+    _, known = calibrated(target, [EXIT, other])
+    assert known
+    assert len(measured.asked) == 2
+
+
+def test_another_number_of_threads_is_another_measurement(
+    measured: Measured, target: Opened, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    calibrated(target)
+    monkeypatch.setattr("torch.get_num_threads", lambda: 77)
+    assert not calibrated(target)[1]
+
+
+def test_another_number_format_is_another_measurement(measured: Measured, target: Opened, folder: Path) -> None:
+    calibrated(target)
+    assert not calibrated(Opened(str(folder), forerun.load(folder, dtype="bfloat16")))[1]
+
+
+def test_another_version_is_another_measurement(
+    measured: Measured, target: Opened, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    calibrated(target)
+    monkeypatch.setattr("forerun.bench.conditions.version", lambda package: "99")
+    assert not calibrated(target)[1]
+
+
+def test_a_larger_model_at_the_same_place_is_another_measurement(measured: Measured, tmp_path: Path) -> None:
+    calibrated(Opened(str(tmp_path / "m"), forerun.load(save_tiny(tmp_path / "m"))))
+    wider = save_tiny(tmp_path / "m", intermediate_size=96)
+    assert not calibrated(Opened(str(wider), forerun.load(wider)))[1]
+
+
+def test_a_draft_model_has_an_entry_of_its_own(measured: Measured, target: Opened, tmp_path: Path) -> None:
+    small = save_tiny(tmp_path / "small", num_hidden_layers=2)
+    costs, _ = calibrated(target, [EXIT], Opened(str(small), forerun.load(small)))
+    assert [cost.key[0] for cost in costs.costs] == ["tiny", "tiny", "small"]
+
+
+def test_a_draft_model_of_the_same_name_can_be_told_apart(measured: Measured, target: Opened, tmp_path: Path) -> None:
+    same = save_tiny(tmp_path / "tiny", num_hidden_layers=2)
+    costs, _ = calibrated(target, draft=Opened(str(same), forerun.load(same)))
+    assert [cost.model for cost in costs.costs] == ["tiny", "tiny (draft)"]
+
+
+@pytest.mark.parametrize("content", ["", "{", "[]", '{"costs": []}', '{"costs": [{"model": "m"}]}', '{"costs": 3}'])
+def test_a_damaged_file_is_measured_again(measured: Measured, target: Opened, content: str) -> None:
+    calibrated(target)
+    (file,) = calibration.cache_directory().glob("costs/*.json")
+    file.write_text(content)
+    costs, known = calibrated(target)
+    assert not known
+    assert calibrated(target) == (costs, True)
+
+
+def test_the_file_says_under_which_conditions_it_was_measured(measured: Measured, target: Opened, folder: Path) -> None:
+    calibrated(target)
+    files = list(calibration.cache_directory().glob("costs/*"))
+    assert [file.suffix for file in files] == [".json"]
+    told = json.loads(files[0].read_text())
+    assert told["target"]["path"] == str(folder.resolve())
+    assert {"bytes", "dtype", "weights", "device", "threads", "hardware", "versions", "runner"} <= set(told["target"])
+
+
+def test_a_plan_that_the_model_can_not_run_is_refused_before_anything_is_measured(
+    measured: Measured, tmp_path: Path
+) -> None:
+    folder = save_tiny(tmp_path / "opt", "opt", do_layer_norm_before=False)
+    with pytest.raises(UnsupportedModel, match="none is skipped"):
+        calibrated(Opened(str(folder), forerun.load(folder)), [EXIT])
+    assert not measured.asked
+
+
+def test_a_real_measurement_is_kept_and_read_back(
+    target: Opened, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    monkeypatch.setenv("FORERUN_CACHE", str(tmp_path))
+    monkeypatch.setattr(calibrate, "ROWS", (1, 2))
+    costs, known = calibrated(target, [EXIT])
+    assert not known
+    assert costs.target.rows == (1, 2)
+    assert calibrated(target, [EXIT]) == (costs, True)

@@ -1,0 +1,160 @@
+from __future__ import annotations
+
+import json
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+import torch
+
+from forerun.cli.bench import pairs, split
+from forerun.errors import UnsupportedOption
+
+from .conftest import Ran
+
+Call = Callable[..., Ran]
+ECHO = Path(__file__).parents[1] / "bench" / "echo_worker.py"
+
+
+@pytest.fixture(autouse=True)
+def threads_as_before() -> Iterator[None]:
+    before = torch.get_num_threads()
+    yield
+    torch.set_num_threads(before)
+
+
+@pytest.fixture
+def suite(tmp_path: Path) -> Path:
+    path = tmp_path / "suite.jsonl"
+    lines = [
+        {"question_id": n, "category": kind, "turns": [f"{kind} {n} {n}"]}
+        for n, kind in enumerate(("qa", "math", "qa"))
+    ]
+    path.write_text("\n".join(map(json.dumps, lines)))
+    return path
+
+
+@pytest.fixture
+def short(tiny: str, suite: Path) -> tuple[Any, ...]:
+    return tiny, "--suite", suite, "--max-new-tokens", 8, "--threads", 1
+
+
+def test_a_benchmark_shows_every_method_and_category(forerun: Call, short: tuple[Any, ...]) -> None:
+    ran = forerun("bench", *short)
+    assert ran.status == 0
+    for shown in ("plain", "lookup", "mt_bench", "qa", "3/3", "3 prompts, up to 8 tokens"):
+        assert shown in ran.out
+
+
+def test_everything_measured_is_written_with_its_conditions(
+    forerun: Call, short: tuple[Any, ...], tmp_path: Path
+) -> None:
+    file = tmp_path / "new" / "result.json"
+    forerun("bench", *short, "--methods", "lookup,self", "--json", file)
+    told = json.loads(file.read_text())
+    assert [method["name"] for method in told["methods"]] == ["plain", "lookup", "self"]
+    assert set(told["methods"][0]["categories"]) == {"qa", "mt_bench"}
+    assert told["suite"]["prompts"] == 3
+    assert told["threads"] == 1
+    assert {"hardware", "versions", "date", "command", "dtype", "max_new_tokens"} <= set(told)
+
+
+def test_fewer_prompts_can_be_taken(forerun: Call, short: tuple[Any, ...], tmp_path: Path) -> None:
+    file = tmp_path / "result.json"
+    forerun("bench", *short, "--per-category", 1, "--categories", "qa", "--methods", "plain", "--json", file)
+    assert [row["id"] for row in json.loads(file.read_text())["samples"]["plain"]] == ["0"]
+
+
+def test_a_system_file_takes_part_under_its_name(forerun: Call, short: tuple[Any, ...], tmp_path: Path) -> None:
+    system = tmp_path / "exit2.json"
+    system.write_text('{"drafter": {"name": "self", "exit_layer": 2}, "policy": {"name": "fixed", "k": 2}}')
+    ran = forerun("bench", *short, "--methods", system)
+    assert ran.status == 0
+    assert "exit2" in ran.out
+
+
+def test_plots_are_written_where_they_are_wanted(forerun: Call, short: tuple[Any, ...], tmp_path: Path) -> None:
+    pytest.importorskip("matplotlib")
+    ran = forerun("bench", *short, "--plots", tmp_path / "plots")
+    assert ran.status == 0
+    assert {path.name for path in (tmp_path / "plots").iterdir()} == {
+        "speedup.png",
+        "tokens_per_round.png",
+        "time.png",
+    }
+
+
+def test_a_peer_takes_part_and_one_that_fails_is_named(forerun: Call, short: tuple[Any, ...], tmp_path: Path) -> None:
+    broken = tmp_path / "broken.py"
+    broken.write_text("raise RuntimeError('not built for this machine')\n")
+    ran = forerun("bench", *short, "--peers", f"{ECHO}:plain,{broken}")
+    assert ran.status == 0
+    assert "echo_worker" in ran.out
+    assert "Not run: peer broken ended" in ran.out
+    assert "not built for this machine" in ran.out
+
+
+def test_a_peers_python_can_be_named(forerun: Call, short: tuple[Any, ...]) -> None:
+    ran = forerun("bench", *short, "--peers", f"{ECHO}:plain", "--peer-python", "echo_worker=/no/such/python")
+    assert "can't be started with /no/such/python" in ran.out
+
+
+def test_predictions_are_calibrated_and_shown(
+    forerun: Call, short: tuple[Any, ...], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("FORERUN_CACHE", str(tmp_path))
+    monkeypatch.setattr("forerun.bench.calibrate.ROWS", (1, 2, 8))
+    file = tmp_path / "result.json"
+    forerun("bench", *short, "--predict", "--json", file)
+    plain, lookup = json.loads(file.read_text())["methods"]
+    assert plain["predicted_speedup"] == 1
+    assert lookup["predicted_speedup"] > 0
+    assert "predicted_speedup" in lookup["categories"]["qa"]
+
+
+@pytest.mark.parametrize(
+    ("given", "sentence"),
+    [
+        (("--methods", "magic"), "unknown method 'magic'"),
+        (("--peers", "ollama"), "unknown peer 'ollama'"),
+        (("--categories", "poetry"), "no category 'poetry'"),
+        (("--per-category", "0"), "at least 1, got 0"),
+        (("--peer-python", "vllm=/usr/bin/python3"), "known here: none, as no peer takes part"),
+        (("--peer-dtype", "int3", "--peers", "transformers"), "unknown dtype int3"),
+        (("--threads", "0"), "threads must be at least 1, got 0"),
+    ],
+)
+def test_what_can_not_be_measured_is_refused_in_one_sentence(
+    forerun: Call, short: tuple[Any, ...], given: tuple[str, ...], sentence: str
+) -> None:
+    ran = forerun("bench", *short, *given)
+    assert ran.status == 2
+    assert sentence in ran.err
+    assert not ran.out
+
+
+def test_missing_matplotlib_is_said_before_anything_is_measured(
+    forerun: Call, short: tuple[Any, ...], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("forerun.bench.plots.find_spec", lambda name: None)
+    ran = forerun("bench", *short, "--plots", tmp_path)
+    assert ran.status == 2
+    assert "pip install 'forerun[plot]'" in ran.err
+    assert "opening" not in ran.err
+
+
+def test_lists_are_split_at_commas() -> None:
+    assert split("a, b,,c") == ["a", "b", "c"]
+    assert split("") == []
+
+
+def test_pairs_are_split_at_the_first_equals_sign() -> None:
+    assert pairs(["vllm=/a=b/python"], "--peer-python", ["vllm"]) == {"vllm": "/a=b/python"}
+    assert pairs(None, "--peer-python", []) == {}
+
+
+@pytest.mark.parametrize("given", ["vllm", "vllm=", "=x"])
+def test_what_is_no_pair_is_refused(given: str) -> None:
+    with pytest.raises(UnsupportedOption, match="--peer-python"):
+        pairs([given], "--peer-python", ["vllm"])
