@@ -1,7 +1,10 @@
 """custom_generate against generate without it, on the same model object."""
 
 import gc
+import runpy
+import sys
 from importlib import import_module
+from pathlib import Path
 from typing import Any
 from weakref import ref
 
@@ -13,7 +16,7 @@ import forerun
 from forerun.chance import Seeded
 from forerun.errors import InvalidLogits, UnsupportedOption
 from forerun.law import Categorical
-from forerun.testing import tiny_model
+from forerun.testing import save_tiny, tiny_model
 
 EOS = [3, 18, 58]
 PAD = 0
@@ -283,3 +286,13 @@ def test_an_unknown_drafter_is_told_at_once() -> None:
         forerun.custom_generate("nope")
     with pytest.raises(UnsupportedOption, match="drafter 'lookup' has no option 'n'"):
         forerun.custom_generate("lookup", drafter_options={"n": 1})
+
+
+def test_the_example_streams_the_text_that_generate_writes(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    example = Path(__file__).parents[1] / "examples" / "transformers_generate.py"
+    monkeypatch.setattr(sys, "argv", [str(example), str(save_tiny(tmp_path))])
+    names = runpy.run_path(str(example))
+    plain = names["model"].generate(**names["inputs"], max_new_tokens=48, do_sample=False)
+    assert names["tokenizer"].decode(plain[0]) in capsys.readouterr().out

@@ -5,11 +5,11 @@ from typing import Any
 import pytest
 import torch
 from torch import Tensor
-from transformers import MaxTimeCriteria, StoppingCriteria
+from transformers import MaxTimeCriteria, StoppingCriteria, StopStringCriteria
 from transformers.generation.streamers import BaseStreamer
 
 import forerun
-from forerun.testing import tiny_model
+from forerun.testing import tiny_model, tiny_tokenizer
 
 PROMPT = torch.tensor([[5, 6, 7, 5, 6, 8, 5, 6]])
 BATCH = torch.tensor([[5, 6, 7, 5, 6, 8, 5, 6], [0, 0, 0, 9, 4, 9, 4, 9], [0, 0, 0, 0, 0, 0, 0, 33]])
@@ -142,6 +142,20 @@ def test_the_scores_of_a_batch_without_an_end_of_sequence_are_generates_own(mode
     assert len(ours.scores) == len(theirs.scores)
     for mine, yours in zip(ours.scores, theirs.scores, strict=True):
         torch.testing.assert_close(mine, yours, atol=1e-4, rtol=1e-4)
+
+
+def test_stop_strings_end_a_text_as_in_generate() -> None:
+    """generate keeps the tokenizer from a hook, so the criterion is passed and not made from stop_strings."""
+    tokenizer = tiny_tokenizer()
+    model = tiny_model("llama", vocab_size=len(tokenizer), seed=4)
+    options = {"input_ids": PROMPT + 50, "max_new_tokens": 40, "do_sample": False}
+    for strings, length in ((["Pm"], 12), (["zzz", "K", "M,"], 33), ([".", "m"], 12)):
+        expected = model.generate(**options, stop_strings=strings, tokenizer=tokenizer)
+        assert expected.shape[1] == length
+        criteria = [StopStringCriteria(tokenizer, strings)]
+        for drafter in ("lookup", "self"):
+            hook = forerun.custom_generate(drafter)
+            assert torch.equal(model.generate(**options, stopping_criteria=criteria, custom_generate=hook), expected)
 
 
 def test_time_that_is_up_ends_a_text_behind_its_first_token(model: Any, hook: Any) -> None:
