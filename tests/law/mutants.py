@@ -1,7 +1,7 @@
 """Mistakes that real projects have made, one a function: each puts its mistake in the place of forerun's own code.
 
-The first five are the table of reference section 5.4 (transformers #32867 and #47932, residuals, SGLang PR 22049, dropped
-tokens); the tree by rows is fms-extras #12.
+transformers #32867 (greedy draft, softmax in the ratio) and #47932 (raw law of a token drawn from a filtered one), SGLang
+PR 22049 (history frozen for a round), fms-extras #12 (a target sample for each row of a tree), and what is near to them.
 """
 
 from __future__ import annotations
