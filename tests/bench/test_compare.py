@@ -33,10 +33,12 @@ def test_every_method_is_equal_to_plain_decoding_and_drafts(engine: forerun.Engi
 
 def test_the_sides_take_turns_behind_a_warm_up(engine: forerun.Engine, monkeypatch: pytest.MonkeyPatch) -> None:
     asked: list[tuple[str, bool]] = []
+    lengths: list[int] = []
     run_question = module.run_question
 
     def spy(engine: forerun.Engine, question: Question, options: dict[str, Any], chat: bool) -> Any:
         asked.append((question.turns[0], options.get("speculate", True)))
+        lengths.append(options["max_new_tokens"])
         return run_question(engine, question, options, chat)
 
     ticks: list[int] = []
@@ -45,7 +47,20 @@ def test_the_sides_take_turns_behind_a_warm_up(engine: forerun.Engine, monkeypat
     once = [("abcabcabc", False), ("abcabcabc", True), ("one", False), ("one", True)]
 
     assert asked == once[:2] + once + once
+    assert lengths == [8, 8] + [10] * 8
     assert len(ticks) == len(asked) == count_runs(1, ASKED, 2)
+
+
+def test_no_repeat_begins_that_would_end_too_late(engine: forerun.Engine, monkeypatch: pytest.MonkeyPatch) -> None:
+    now = iter([0.0, 10.0, 20.0, 30.0, 40.0])  # a repeat takes ten seconds
+    monkeypatch.setattr(module, "perf_counter", lambda: next(now))
+    found = compare([engine.using("lookup")], ASKED[:1], OPTIONS, repeats=9, seconds=35)[0]
+
+    assert len(found.ratios) == 3
+
+
+def test_the_first_repeat_is_always_made(engine: forerun.Engine) -> None:
+    assert len(compare([engine.using("lookup")], ASKED[:1], OPTIONS, repeats=9, seconds=0)[0].ratios) == 1
 
 
 def test_sampled_runs_share_a_seed(engine: forerun.Engine) -> None:

@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable, Mapping, Sequence
+from time import perf_counter
 from typing import Any
 
 from ..engine import Engine
@@ -11,6 +13,8 @@ from .difference import first_difference, rounding_margin
 from .measure import Run, run_question
 from .questions import Question, has_chat_template
 
+WARM_UP = 8
+
 
 def compare(
     engines: Sequence[Engine],
@@ -18,44 +22,53 @@ def compare(
     options: Mapping[str, Any],
     *,
     repeats: int = 5,
+    seconds: float = math.inf,
     raw: bool = False,
     tick: Callable[[], None] = lambda: None,
 ) -> list[Comparison]:
     """Each engine against plain decoding of the model that all of them share.
 
-    One repeat asks every question of the plain model and of each engine in turn; before the first repeat, the first
-    question warms all of them up. options are those of a request. raw hands texts over without a chat template. tick is
-    called after each run. Raises ValueError where nothing can be measured.
+    One repeat asks every question of the plain model and of each engine in turn; before the first, a short answer to the
+    first question warms all of them up. After the first repeat, none begins that would likely end after `seconds`.
+    options are those of a request. raw hands texts over without a chat template. tick is called after each run. Raises
+    ValueError where nothing can be measured.
     """
+    _check(engines, questions, options, repeats)
+    chat = not raw and has_chat_template(engines[0].tokenizer)
+    options = {**options, "seed": options.get("seed") or 0}
+    contenders = [(engines[0], {**options, "speculate": False}), *((engine, options) for engine in engines)]
+
+    def ask(question: Question, **changes: Any) -> list[Run]:
+        runs: list[Run] = []
+        for engine, chosen in contenders:
+            runs.append(run_question(engine, question, {**chosen, **changes}, chat))
+            tick()
+        return runs
+
+    ask(questions[0], max_new_tokens=min(options.get("max_new_tokens", WARM_UP), WARM_UP))
+    begun = perf_counter()
+    runs = [[ask(question) for question in questions]]
+    while len(runs) < repeats and (perf_counter() - begun) * (1 + 1 / len(runs)) <= seconds:
+        runs.append([ask(question) for question in questions])
+    sides = [
+        Side(tuple(tuple(question[index] for question in repeat) for repeat in runs))
+        for index in range(len(contenders))
+    ]
+    if not all(any(run.decoded for run in repeat) for side in sides for repeat in side.repeats):
+        raise ValueError("every answer ended with its first token, so there is nothing to time; take other prompts")
+    return [
+        _comparison(engine, sides[0], side, questions, options, chat)
+        for engine, side in zip(engines, sides[1:], strict=True)
+    ]
+
+
+def _check(engines: Sequence[Engine], questions: Sequence[Question], options: Mapping[str, Any], repeats: int) -> None:
     if repeats < 1:
         raise ValueError(f"repeats must be at least 1, got {repeats}")
     if not engines or not questions:
         raise ValueError("a comparison needs at least one engine and one question")
     if options.get("max_new_tokens", 2) < 2:
         raise ValueError(f"max_new_tokens must be at least 2 to be timed, got {options['max_new_tokens']}")
-    chat = not raw and has_chat_template(engines[0].tokenizer)
-    options = {**options, "seed": options.get("seed") or 0}
-    contenders = [(engines[0], {**options, "speculate": False}), *((engine, options) for engine in engines)]
-
-    def ask(question: Question) -> list[Run]:
-        runs: list[Run] = []
-        for engine, chosen in contenders:
-            runs.append(run_question(engine, question, chosen, chat))
-            tick()
-        return runs
-
-    ask(questions[0])
-    runs = [[ask(question) for question in questions] for _ in range(repeats)]
-    if not all(any(run.decoded for question in repeat for run in question) for repeat in runs):
-        raise ValueError("every answer ended with its first token, so there is nothing to time; take other prompts")
-    sides = [
-        Side(tuple(tuple(question[index] for question in repeat) for repeat in runs))
-        for index in range(len(contenders))
-    ]
-    return [
-        _comparison(engine, sides[0], side, questions, options, chat)
-        for engine, side in zip(engines, sides[1:], strict=True)
-    ]
 
 
 def count_runs(engines: int, questions: Sequence[Question], repeats: int) -> int:

@@ -25,8 +25,8 @@ CLEAR = 0.05
 
 
 def methods_for(num_layers: int) -> tuple[Method, ...]:
-    """One that needs no forward, an early exit half-way, and the target without a third of its attention."""
-    thinned = tuple(range(num_layers * 3 // 10, num_layers - 2, 2))
+    """One that needs no forward, an early exit half-way, and the target without every third of its later attentions."""
+    thinned = tuple(range(num_layers * 3 // 10, num_layers - 2, 3))
     return (
         Method("lookup", "fixed", {}, {"k": 7}),
         Method("self", "fixed", {"exit_layer": num_layers // 2}, {"k": 3}),
@@ -36,7 +36,8 @@ def methods_for(num_layers: int) -> tuple[Method, ...]:
 
 def demo(
     repeats: Annotated[int, typer.Option(help="How many times every method answers every prompt.")] = 2,
-    max_new_tokens: Annotated[int, typer.Option(help="Tokens an answer.")] = 32,
+    max_new_tokens: Annotated[int, typer.Option(help="Tokens an answer.")] = 24,
+    seconds: Annotated[float, typer.Option(help="Time for either kind of prompts; a slow machine repeats less.")] = 45,
     dtype: Annotated[
         str, typer.Option(help="float32 is exact on a CPU; bfloat16 may differ in near-ties.")
     ] = "float32",
@@ -55,7 +56,7 @@ def demo(
     for kind, described in KINDS.items():
         questions = own_questions(kind)
         with progress(described, count_runs(len(engines), questions, repeats)) as tick:
-            found[kind] = compare(engines, questions, request, repeats=repeats, tick=tick)
+            found[kind] = compare(engines, questions, request, repeats=repeats, seconds=seconds, tick=tick)
         _report(f"{described[0].upper()}{described[1:]}", methods, found[kind])
     about = conditions(plain, "forerun demo")
     show(f"{about['model']}, {about['dtype']}, {about['hardware']}, {about['threads']} threads, greedy decoding.\n")
