@@ -170,16 +170,17 @@ def _for_row(processors: tuple[Processor, ...], padded: Tensor, row: int, length
 
 
 def _process(processors: list[Processor], padding: Tensor, ids: Tensor, scores: Tensor) -> Tensor:
-    ids = torch.cat([padding.to(ids.device), ids], 1)
+    """generate processes on the device of its inputs, which may be another than the model's."""
+    ids = torch.cat([padding, ids.to(padding.device)], 1)
+    processed = scores.to(padding.device)
     for processor in processors:
-        out = processor(ids, scores)
-        if out.shape != scores.shape:
+        processed = processor(ids, processed)
+        if processed.shape != scores.shape:
             raise UnsupportedOption(
-                f"custom_generate: a logits processor made {list(out.shape)} of scores {list(scores.shape)}; rows are "
-                "processed one at a time, so it may not count on the batch"
+                f"custom_generate: a logits processor made {list(processed.shape)} of scores {list(scores.shape)}; rows "
+                "are processed one at a time, so it may not count on the batch"
             )
-        scores = out
-    return scores
+    return processed.to(scores.device)
 
 
 def _of_row(processor: Any, row: int, rows: int) -> Processor:
