@@ -172,23 +172,28 @@ def load(
     policy_options: Mapping[str, Any] | None = None,
     dtype: str | torch.dtype | None = None,
     device: str | torch.device | None = None,
+    weights: str = "",
+    runner: str = "auto",
     trust_remote_code: bool = False,
 ) -> Engine:
     """An engine for a model: "smollm2", a directory, a GGUF file, a hub name, or a loaded transformers model.
 
-    drafter and policy are registered names with their options, or factories of your own. A model object is left as it
-    is. Raises a ForerunError, or ValueError, that says what is wrong before anything is generated.
+    drafter and policy are registered names with their options, or factories of your own. weights holds the matrices in a
+    smaller form: bf16, int8, int4. runner "auto" takes the lean decoder where it applies, "lean" insists on it, "hf" runs
+    transformers' own modules. A model object is left as it is, on its own modules. Raises a ForerunError, or ValueError,
+    that says what is wrong before anything is generated.
     """
-
     pools: list[Pool] = []
+    place: dict[str, Any] = {"dtype": dtype, "device": device, "trust_remote_code": trust_remote_code}
 
     def opened(other: Any) -> tuple[Pool, dict[str, int] | None]:
-        draft = open_model(other, dtype=dtype, device=device, trust_remote_code=trust_remote_code)
+        form = {"weights": weights, "runner": runner} if isinstance(other, str | Path) else {}
+        draft = open_model(other, **{**place, **form})
         pools.append(Pool(draft.runner, drafting=True))
         return pools[-1], _vocabulary(draft.tokenizer)
 
     make_policy = policy_factory(policy, policy_options)
-    loaded = open_model(model, tokenizer=tokenizer, dtype=dtype, device=device, trust_remote_code=trust_remote_code)
+    loaded = open_model(model, tokenizer=tokenizer, weights=weights, runner=runner, **place)
     pools.append(Pool(loaded.runner))
     parts = Parts(pools[0], _vocabulary(loaded.tokenizer), opened, _encoder(loaded.tokenizer))
     return Engine(loaded, parts, pools, drafter_factory(drafter, drafter_options, parts), make_policy)

@@ -13,6 +13,7 @@ from transformers import GenerationConfig, T5Config, T5ForConditionalGeneration
 from forerun.errors import ForerunError, InvalidModelFile, ModelNotFound, UnsupportedModel, UnsupportedOption
 from forerun.models import load as module
 from forerun.models.load import default_device, device_of, dtype_of, open_model
+from forerun.models.lean import LeanRunner
 from forerun.models.runner import HFRunner
 from forerun.models.sequence import Sequence
 from forerun.testing import END, save_tiny, tiny_model, tiny_tokenizer
@@ -202,13 +203,52 @@ def test_code_in_a_checkpoint_is_not_run_unless_asked(directory: Path, tmp_path:
     assert not mark.exists()
 
 
-def test_a_model_is_checked_when_it_is_opened(directory: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    def refuse(runner, model) -> None:
+@pytest.mark.parametrize(("runner", "check"), [("hf", "self_check"), ("lean", "check_logits")])
+def test_a_model_is_checked_when_it_is_opened(
+    runner: str, check: str, directory: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def refuse(*_: object) -> None:
         raise UnsupportedModel("not equal")
 
-    monkeypatch.setattr(module, "self_check", refuse)
+    monkeypatch.setattr(module, check, refuse)
     with pytest.raises(UnsupportedModel, match="not equal"):
-        open_model(directory)
+        open_model(directory, runner=runner)
+
+
+def test_the_lean_decoder_is_taken_where_it_applies(directory: Path) -> None:
+    assert isinstance(open_model(directory).runner, LeanRunner)
+    assert isinstance(open_model(directory, runner="hf").runner, HFRunner)
+    assert isinstance(open_model(tiny_model("llama")).runner, HFRunner)
+
+
+def test_small_weights_are_held_and_write_about_the_same(tmp_path: Path) -> None:
+    directory = save_tiny(tmp_path / "tiny", intermediate_size=64)
+
+    def row(weights: str) -> torch.Tensor:
+        return finish(Sequence(open_model(directory, weights=weights).runner).forward(text(9))).logits.float()
+
+    whole = row("")
+    for weights, allowed in [("int8", 0.1), ("int4", 0.6)]:
+        assert 0 < float((row(weights) - whole).norm() / whole.norm()) < allowed
+
+
+@pytest.mark.parametrize(
+    ("options", "message"),
+    [
+        ({"runner": "fast"}, "unknown runner 'fast'; known: auto, lean, hf"),
+        ({"weights": "int2"}, "unknown weights 'int2'; known: float32, bf16, int8, int4"),
+        ({"weights": "int8", "runner": "hf"}, "can't run on the lean decoder, which small weights need: runner 'hf'"),
+    ],
+)
+def test_unknown_forms_are_refused(directory: Path, options: dict[str, str], message: str) -> None:
+    with pytest.raises(UnsupportedOption, match=message):
+        open_model(directory, **options)
+
+
+@pytest.mark.parametrize("options", [{"weights": "int8"}, {"runner": "lean"}])
+def test_a_model_object_keeps_its_own_modules(options: dict[str, str]) -> None:
+    with pytest.raises(UnsupportedOption, match="a model object runs on its own modules"):
+        open_model(tiny_model("llama"), **options)
 
 
 def test_a_name_that_nobody_has_is_not_found() -> None:

@@ -14,11 +14,15 @@ from transformers import AutoConfig, AutoModelForCausalLM, AutoTokenizer
 from ..errors import InvalidModelFile, ModelNotFound, UnsupportedModel, UnsupportedOption
 from .checks import check_quantisation, check_structure
 from .gguf import converted
+from .lean import LeanRunner
+from .lean_shape import lean_applies
 from .locate import locate
 from .quiet import quiet
 from .runner import HFRunner, Runner
-from .self_check import self_check
+from .self_check import check_logits, own_logits, self_check
+from .weights import check_weights
 
+RUNNERS = ("auto", "lean", "hf")
 DTYPES = {"float32": torch.float32, "bfloat16": torch.bfloat16, "float16": torch.float16}
 TOKENIZER_FILES = (
     "tokenizer.json",
@@ -46,15 +50,26 @@ def open_model(
     tokenizer: Any | None = None,
     dtype: str | torch.dtype | None = None,
     device: str | torch.device | None = None,
+    weights: str = "",
+    runner: str = "auto",
     trust_remote_code: bool = False,
 ) -> Loaded:
     """Open a model by bundled name, directory, GGUF file or hub name, or take a model object as it is.
 
-    dtype is the checkpoint's own unless given (bfloat16 for GGUF), device the first of cuda, mps, cpu that is there. Raises
-    ModelNotFound, InvalidModelFile, UnsupportedModel, UnsupportedOption.
+    dtype is the checkpoint's own unless given (bfloat16 for GGUF), device the first of cuda, mps, cpu that is there.
+    weights holds the matrices in a smaller form (weights.WEIGHTS). runner is one of RUNNERS: the lean decoder where it
+    applies, always, or never; a model object always runs on its own modules. Raises ModelNotFound, InvalidModelFile,
+    UnsupportedModel, UnsupportedOption.
     """
     wanted, place = dtype_of(dtype), device_of(device)
+    check_weights(weights)
+    if runner not in RUNNERS:
+        raise UnsupportedOption(f"unknown runner {runner!r}; known: {', '.join(RUNNERS)}")
     if not isinstance(model, str | Path):
+        if weights or runner == "lean":
+            raise UnsupportedOption(
+                "a model object runs on its own modules and weights; load it by name or path instead"
+            )
         _check_as_it_is(model, wanted, place)
         return _checked(model, tokenizer, "")
     path = locate(model, trust_remote_code)
@@ -64,6 +79,11 @@ def open_model(
         with quiet():
             tokenizer = AutoTokenizer.from_pretrained(directory, trust_remote_code=trust_remote_code)
     name = path.resolve().name.removesuffix(".gguf") if path == Path(model).expanduser() else str(model)
+    reason = "runner 'hf' was asked for" if runner == "hf" else lean_applies(opened.config.get_text_config())
+    if reason is None:
+        return _lean(opened, tokenizer, name, weights)
+    if weights or runner == "lean":
+        raise UnsupportedOption(f"{name} can't run on the lean decoder, which small weights need: {reason}")
     return _checked(opened, tokenizer, name)
 
 
@@ -144,6 +164,17 @@ def _checked(model: Any, tokenizer: Any | None, name: str) -> Loaded:
     runner = HFRunner(model, name)
     self_check(runner, model)
     return Loaded(runner, tokenizer, _eos_of(model, tokenizer), runner.name)
+
+
+def _lean(model: Any, tokenizer: Any | None, name: str, weights: str) -> Loaded:
+    """The model on the lean decoder, which empties it; what small weights change is not an error of the decoder."""
+    check_structure(model)
+    eos = _eos_of(model, tokenizer)
+    expected = None if weights else own_logits(model)
+    runner = LeanRunner.from_model(model, weights, name)
+    if expected is not None:
+        check_logits(runner, expected, type(model).__name__)
+    return Loaded(runner, tokenizer, eos, name)
 
 
 def _eos_of(model: Any, tokenizer: Any | None) -> frozenset[int]:

@@ -1,0 +1,155 @@
+"""The lean decoder: one compact forward for Llama-shaped models that forerun loaded itself.
+
+Half of a small model's step on a CPU goes by outside the matrix products. So QKV and gate/up are one product each, the
+rotation is one complex product, keys and values have their views made once a forward, the stream is updated in place, and a
+layer is some twenty operations. A forward runs in stretches of layers: between two of them rows join (resume) or states are
+kept (taps), within one nothing changes.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from itertools import pairwise
+from typing import Any, final
+
+import torch
+import torch.nn.functional as F
+from torch import Tensor
+
+from .joint_store import JointStore
+from .lean_attention import Span
+from .lean_build import Decoder, ModelSource, build
+from .lean_layers import Layer
+from .lean_rope import Rotation
+from .lean_shape import Shape, shape_of
+from .linear import Linear, make_head
+from .packed import Packed
+from .plan import LayerPlan
+from .request import Request, Rows
+from .runner import Runner, gather, layout
+from .store import Store
+from .weights import check_weights
+
+
+@final
+class LeanRunner(Runner):
+    """weights names how matrices are held, one of weights.WEIGHTS; "" is the model's own type.
+
+    States, keys and values are float32; dtype is that of the rows that matrix products take.
+    """
+
+    def __init__(self, shape: Shape, rotation: Rotation, decoder: Decoder, name: str) -> None:
+        self.num_layers = shape.num_layers
+        self.vocab_size = decoder.embedding.rows
+        self.max_length = shape.max_length
+        self.device = decoder.embedding.device
+        self.dtype = decoder.embedding.dtype
+        self.name = name
+        self._shape = shape
+        self._rotation = rotation
+        self._decoder = decoder
+        self._layers: dict[str, tuple[Layer, ...]] = {"": decoder.layers}
+        self._heads: dict[str, tuple[Tensor, Linear]] = {}
+
+    @classmethod
+    def from_model(cls, model: Any, weights: str = "", name: str = "") -> LeanRunner:
+        """Take a transformers model's parameters, one by one; the model is empty afterwards.
+
+        Raises UnsupportedModel where lean_applies says no or a parameter has no place, UnsupportedOption on weights that
+        are unknown or have no kernel.
+        """
+        check_weights(weights)
+        config = model.config.get_text_config()
+        shape = shape_of(config)
+        rotation = Rotation(config, shape, model.device)
+        name = name or str(model.config.name_or_path or type(model).__name__)
+        decoder = build(ModelSource(model, shape.norms.offset), shape, rotation.rotary_dim, weights)
+        return cls(shape, rotation, decoder, name)
+
+    def new_store(self, capacity: int) -> Store:
+        return JointStore(self.num_layers, self._shape.kv_heads, self._shape.head_dim, capacity)
+
+    def check_plan(self, plan: LayerPlan) -> None:
+        """Every sublayer of these families only adds to the stream, so any may be left out."""
+
+    def add_weights(self, name: str) -> None:
+        check_weights(name)
+        if name not in self._layers:
+            self._layers[name] = tuple(layer.in_weights(name) for layer in self._decoder.layers)
+
+    def add_head(self, tokens: Sequence[int]) -> str:
+        ids = torch.tensor(sorted(set(tokens)), device=self.device)
+        for name, (known, _) in self._heads.items():
+            if torch.equal(known, ids):
+                return name
+        name = f"vocabulary {len(self._heads) + 1}"
+        self._heads[name] = ids, make_head(self._decoder.head.dense()[ids], "")
+        return name
+
+    @property
+    def nbytes(self) -> int:
+        """Memory that all matrices take."""
+        sets = [layer.nbytes for layers in self._layers.values() for layer in layers]
+        heads = [head.nbytes for _, head in self._heads.values()]
+        return self._decoder.tables_nbytes + sum(sets) + sum(heads)
+
+    @torch.inference_mode()
+    def execute(self, requests: Sequence[Request]) -> list[Rows]:
+        packed = Packed([request.part for request in requests], requests[0].plan, requests[0].taps)
+        ids, positions, wanted = layout(requests, self.device)
+        x = self._decoder.embedding.embed(ids)
+        if self._shape.embedding_scale != 1:
+            x.mul_(self._shape.embedding_scale)
+        x = self._run(packed.bring_entries(x[None])[0], positions, packed)
+        rows = x if len(wanted) == len(ids) else x[wanted]
+        hidden = F.rms_norm(rows, (self._shape.width,), self._decoder.final_norm, self._shape.eps)
+        return gather(hidden, self._logits(hidden, packed.plan.head), packed, requests)
+
+    def _run(self, x: Tensor, positions: Tensor, packed: Packed) -> Tensor:
+        """All layers of the plan, from one layer at which rows join or are kept to the next."""
+        plan, taps = packed.plan, packed.taps
+        end = self.num_layers if plan.exit_layer is None else plan.exit_layer
+        enters = {part.enter for part in packed.parts if part.resumed}
+        marks = sorted({0, end} | {layer for layer in taps | enters if layer < end})
+        layers = self._layers[plan.weights]
+        for first, last in pairwise(marks):
+            if first in taps:
+                packed.hidden[first] = x.clone()
+            rows = packed.active(first)
+            if rows is None:
+                self._stretch(layers[first:last], x, positions, packed)
+            elif rows:
+                index = torch.tensor(rows, device=self.device)
+                some = x[index]
+                self._stretch(layers[first:last], some, positions[index], packed)
+                x.index_copy_(0, index, some)
+        for layer in taps:
+            if layer >= end:
+                packed.hidden[layer] = x
+        return x
+
+    def _stretch(self, layers: Sequence[Layer], x: Tensor, positions: Tensor, packed: Packed) -> None:
+        """Layers through which the same rows go together, in place."""
+        plan, shape, first = packed.plan, self._shape, layers[0].index
+        spans: list[Span] = []
+        for part in packed.parts:
+            if part.n > part.idle(first):
+                offset = spans[-1].rows.stop if spans else 0
+                spans.append(Span(shape, part, part.idle(first), offset, self.device))
+        longest = max(part.committed + max(part.depths) for part in packed.parts) + 1
+        factors = {rope: self._rotation.factors(rope, positions, longest) for rope in set(shape.ropes)}
+        for layer in layers:
+            if layer.index not in plan.attention:
+                layer.attend(x, spans, factors[shape.ropes[layer.index]])
+            if layer.index not in plan.mlp:
+                layer.feed(x)
+
+    def _logits(self, hidden: Tensor, name: str) -> Tensor:
+        """float32 [n, V]; -inf outside a restricted head."""
+        if name:
+            ids, head = self._heads[name]
+            some = head(hidden).float()
+            logits = some.new_full((len(hidden), self.vocab_size), -torch.inf).index_copy_(1, ids, some)
+        else:
+            logits = self._decoder.head(hidden).float()
+        return logits if self._shape.logit_scale == 1 else logits.mul_(self._shape.logit_scale)

@@ -1,0 +1,153 @@
+"""From a model's parameters to the lean decoder's layers.
+
+Parameters are taken one by one from a source that lets go of each, so that the model is never held twice. What a source
+still holds at the end is something that the lean decoder would have ignored: refused.
+"""
+
+from __future__ import annotations
+
+from abc import ABC, abstractmethod
+from dataclasses import dataclass
+from typing import final
+
+import torch
+from torch import Tensor, nn
+
+from ..errors import UnsupportedModel
+from .lean_layers import Layer
+from .lean_rope import interleaved
+from .lean_shape import Shape
+from .linear import Linear, Table, make_head, make_linear, make_table
+from .weights import Matrix, dense
+
+
+class Source(ABC):
+    """A model's parameters under transformers' names, each given away once.
+
+    pairs_together: whether the components that rotate together stand side by side in query and key rows. offset: what
+    norm weights lack.
+    """
+
+    pairs_together: bool = False
+    offset: float = 0.0
+
+    @abstractmethod
+    def has(self, name: str) -> bool:
+        """Whether a parameter is there to be taken."""
+
+    @abstractmethod
+    def take(self, name: str) -> Matrix:
+        """A parameter, which the source forgets. Raises UnsupportedModel where there is none."""
+
+    @abstractmethod
+    def left(self) -> list[str]:
+        """The names that were not taken."""
+
+
+@final
+class ModelSource(Source):
+    """The parameters of a transformers model, which is empty afterwards."""
+
+    def __init__(self, model: nn.Module, offset: float) -> None:
+        # tied parameters come up under their first name only
+        self._parameters = dict(model.named_parameters())
+        self.offset = offset
+
+    def has(self, name: str) -> bool:
+        return name in self._parameters
+
+    def take(self, name: str) -> Tensor:
+        parameter = self._parameters.pop(name, None)
+        if parameter is None:
+            raise UnsupportedModel(f"the model has no parameter {name}, which the lean decoder needs")
+        tensor = parameter.detach()
+        parameter.data = tensor.new_empty(0)
+        return tensor
+
+    def left(self) -> list[str]:
+        return sorted(self._parameters)
+
+
+@final
+@dataclass(frozen=True, slots=True, eq=False)
+class Decoder:
+    """What is held of a model. head is the embedding itself where the two are tied."""
+
+    embedding: Table
+    layers: tuple[Layer, ...]
+    final_norm: Tensor
+    head: Linear
+
+    @property
+    def tables_nbytes(self) -> int:
+        return self.embedding.nbytes + (0 if self.head is self.embedding else self.head.nbytes)
+
+
+def build(source: Source, shape: Shape, rotary_dim: int, weights: str) -> Decoder:
+    """Empty the source. Raises UnsupportedModel where it lacks a parameter or has one too many."""
+    table = source.take("model.embed_tokens.weight")
+    embedding = make_table(table, weights)
+    order = None if source.pairs_together else _order(shape, rotary_dim, embedding.device)
+    layers = tuple(_layer(source, shape, index, order, weights) for index in range(shape.num_layers))
+    head: Linear = embedding
+    if source.has("lm_head.weight"):
+        head = make_head(source.take("lm_head.weight"), weights)
+    norm = _vector(source, "model.norm.weight") + source.offset
+    if left := source.left():
+        raise UnsupportedModel(f"the lean decoder doesn't know what {left[0]} is for ({len(left)} such parameters)")
+    return Decoder(embedding, layers, norm, head)
+
+
+def _layer(source: Source, shape: Shape, index: int, order: Tensor | None, weights: str) -> Layer:
+    prefix = f"model.layers.{index}."
+
+    def linear(fused: str, names: tuple[str, ...], order: Tensor | None = None) -> Linear:
+        if source.has(f"{prefix}{fused}.weight"):
+            names = (fused,)
+        matrices = [source.take(f"{prefix}{name}.weight") for name in names]
+        bias = None
+        if any(source.has(f"{prefix}{name}.bias") for name in names):
+            bias = torch.cat([_vector(source, f"{prefix}{name}.bias") for name in names])
+            bias = bias if order is None else bias[order]
+        return make_linear(matrices, weights, bias, order)
+
+    def norm(name: str | None) -> Tensor | None:
+        return None if name is None else _vector(source, f"{prefix}{name}.weight") + source.offset
+
+    norms = shape.norms
+    return Layer(
+        index=index,
+        shape=shape,
+        qkv=linear("self_attn.qkv_proj", ("self_attn.q_proj", "self_attn.k_proj", "self_attn.v_proj"), order),
+        out=linear("self_attn.o_proj", ("self_attn.o_proj",)),
+        gate_up=linear("mlp.gate_up_proj", ("mlp.gate_proj", "mlp.up_proj")),
+        down=linear("mlp.down_proj", ("mlp.down_proj",)),
+        before_attention=norm(norms.before_attention),
+        after_attention=norm(norms.after_attention),
+        before_mlp=norm(norms.before_mlp),
+        after_mlp=norm(norms.after_mlp),
+        head_norm=_head_norm(source, shape, f"{prefix}self_attn.", order),
+    )
+
+
+def _head_norm(source: Source, shape: Shape, prefix: str, order: Tensor | None) -> Tensor | None:
+    """The weights that normalise queries and keys, in the order of their rows; see Layer."""
+    if not source.has(f"{prefix}q_norm.weight"):
+        return None
+    query, key = (_vector(source, f"{prefix}{name}_norm.weight") + source.offset for name in ("q", "k"))
+    each = query.shape[0] == shape.head_dim
+    flat = torch.cat([query.repeat(shape.heads), key.repeat(shape.kv_heads)]) if each else torch.cat([query, key])
+    if order is not None:
+        flat = flat[order[: flat.shape[0]]]
+    return flat.view(-1, shape.head_dim) if each else flat
+
+
+def _order(shape: Shape, rotary_dim: int, device: torch.device) -> Tensor:
+    """The order of the rows of queries, keys and values in which rotated pairs stand side by side."""
+    count, width = shape.heads + shape.kv_heads, shape.head_dim
+    turned = torch.arange(count)[:, None] * width + interleaved(width, rotary_dim)
+    return torch.cat([turned.flatten(), torch.arange(count * width, shape.all_heads * width)]).to(device)
+
+
+def _vector(source: Source, name: str) -> Tensor:
+    return dense(source.take(name)).float()
