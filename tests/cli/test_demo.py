@@ -36,7 +36,7 @@ def test_the_plain_and_the_speculative_text_are_equal(forerun: Callable[..., Ran
     ("ratios", "words"),
     [
         ([1.4, 1.5, 1.6], "it helped (1.50 times as fast)"),
-        ([0.5, 0.6, 0.7], "it did not help (0.60 times as fast)"),
+        ([0.5, 0.6, 0.7], "it cost time (0.60 times as fast)"),
         ([0.9, 1.0, 1.1], "it made no clear difference (0.95 to 1.05)"),
         ([0.8, 1.6], "it made no clear difference (1.00 to 1.40)"),
         ([1.04, 1.04], "it made no clear difference (1.04 to 1.04)"),
@@ -52,7 +52,7 @@ def test_an_unequal_output_is_not_hidden() -> None:
     unequal: Any = SimpleNamespace(ratios=[0.5], identical=False, difference=where, verdict="bug", rounding_margin=0.0)
     said = conclusion("lookup", {"repeating": equal, "open": unequal})
 
-    assert said.startswith("lookup: it helped (1.50 times as fast) on answers that repeat the prompt; it did not help")
+    assert said.startswith("lookup: it helped (1.50 times as fast) on answers that repeat the prompt; it cost time")
     assert "Outputs: DIFFERENT" in said
 
 
