@@ -99,6 +99,15 @@ def test_another_number_format_is_another_measurement(measured: Measured, target
     assert not calibrated(Opened(str(folder), forerun.load(folder, dtype="bfloat16")))[1]
 
 
+def test_smaller_weights_are_another_measurement_under_their_own_name(
+    measured: Measured, target: Opened, folder: Path
+) -> None:
+    calibrated(target)
+    costs, known = calibrated(Opened(str(folder), target.engine, "int4"))
+    assert not known
+    assert (costs.target.weights, calibrated(target)[0].target.weights) == ("int4", "float32")
+
+
 def test_another_version_is_another_measurement(
     measured: Measured, target: Opened, monkeypatch: pytest.MonkeyPatch
 ) -> None:

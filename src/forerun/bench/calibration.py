@@ -26,17 +26,22 @@ from .conditions import conditions
 
 @dataclass(frozen=True, slots=True)
 class Opened:
-    """A loaded model and the name or path it was loaded by."""
+    """A loaded model, the name or path it was loaded by, and its smaller weights, "" for its own."""
 
     model: str
     engine: Engine
+    weights: str = ""
+
+    @property
+    def format(self) -> str:
+        return self.weights or str(self.engine.runner.dtype).removeprefix("torch.")
 
     def conditions(self) -> dict[str, Any]:
         """What decides about the cost of a forward."""
         runner = self.engine.runner
         told = conditions(self.engine, "")
         del told["command"]
-        return {**told, **_identity(self.model), "runner": type(runner).__name__, "weights": told["dtype"]}
+        return {**told, **_identity(self.model), "runner": type(runner).__name__, "weights": self.format}
 
 
 def calibrated(
@@ -72,8 +77,7 @@ def calibrated(
 
 
 def _subject(opened: Opened, name: str, plan: LayerPlan = FULL) -> Subject:
-    runner = opened.engine.runner
-    return Subject(runner, name, str(runner.dtype).removeprefix("torch."), plan)
+    return Subject(opened.engine.runner, name, opened.format, plan)
 
 
 def _identity(model: str) -> dict[str, Any]:

@@ -25,7 +25,7 @@ from ..bench.session import Session
 from ..bench.suite import fingerprint, read_suite
 from ..errors import UnsupportedOption
 from .calibrate import PLAIN
-from .given import Device, Dtype, Model, Raw, Trust, open_engine
+from .given import Device, Dtype, Model, Raw, RunnerName, Trust, Weights, open_engine
 from .screen import note, progress, show, show_table
 
 Suite = Annotated[Path, typer.Option(help="Prompts in Spec-Bench's JSON lines.", show_default=False)]
@@ -59,6 +59,8 @@ def bench(
     raw: Raw = False,
     dtype: Dtype = None,
     device: Device = None,
+    weights: Weights = "",
+    runner: RunnerName = "auto",
     trust_remote_code: Trust = False,
     plots: Annotated[Path | None, typer.Option(help="Write PNG files into this folder.")] = None,
     json_file: JsonFile = None,
@@ -75,8 +77,8 @@ def bench(
         if threads < 1:
             raise ValueError(f"threads must be at least 1, got {threads}")
         torch.set_num_threads(threads)
-    engine = open_engine(model, PLAIN, dtype, device, trust_remote_code)
-    costs = calibrated(Opened(model, engine))[0] if predict else None
+    engine = open_engine(model, PLAIN, dtype, device, trust_remote_code, weights, runner)
+    costs = calibrated(Opened(model, engine, weights))[0] if predict else None
     models = {**peer_models(model, peer_dtype), **given_models} if choices else {}
     settings = PeerSettings(models, torch.get_num_threads(), peer_dtype, pythons=pythons)
     session = Session(engine, entrants, items, choices, settings, max_new_tokens, raw)
@@ -86,6 +88,8 @@ def bench(
         add_predictions(report, costs.target)
     about = {
         **conditions(engine, shlex.join(["forerun", *sys.argv[1:]])),
+        "weights": weights or str(engine.runner.dtype).removeprefix("torch."),
+        "runner": type(engine.runner).__name__,
         "date": datetime.now(UTC).isoformat(timespec="seconds"),
         "suite": {"file": suite.name, "sha256": fingerprint(suite), "prompts": len(items)},
         "max_new_tokens": max_new_tokens,
@@ -126,6 +130,6 @@ def _show(report: dict[str, Any], about: Mapping[str, Any]) -> None:
     for sentence in report["failed"].values():
         show(f"Not run: {sentence}")
     show(
-        f"{about['model']}, {about['dtype']}, {about['hardware']}, {about['threads']} threads, "
+        f"{about['model']}, {about['weights']}, {about['runner']}, {about['hardware']}, {about['threads']} threads, "
         f"{about['suite']['prompts']} prompts, up to {about['max_new_tokens']} tokens, greedy decoding"
     )

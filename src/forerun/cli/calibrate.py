@@ -13,7 +13,7 @@ from ..bench.calibration import Opened, calibrated
 from ..bench.conditions import conditions
 from ..cost import Cost, Costs, draft_ratio
 from ..models.plan import LayerPlan
-from .given import AsJson, Device, Dtype, Model, Trust, open_engine
+from .given import AsJson, Device, Dtype, Model, RunnerName, Trust, Weights, open_engine
 from .method import Method
 from .screen import note, progress, show, show_json, show_table
 from .values import parse
@@ -36,15 +36,18 @@ def calibrate(
     refresh: Annotated[bool, typer.Option("--refresh", help="Measure again, whatever was measured before.")] = False,
     dtype: Dtype = None,
     device: Device = None,
+    weights: Weights = "",
+    runner: RunnerName = "auto",
     trust_remote_code: Trust = False,
     as_json: AsJson = False,
 ) -> None:
     """Measure milliseconds a forward by rows, for a model, its plans and a draft model. Kept for the next time."""
-    target = Opened(model, open_engine(model, PLAIN, dtype, device, trust_remote_code))
+    target = Opened(model, open_engine(model, PLAIN, dtype, device, trust_remote_code, weights, runner), weights)
     plans = _plans(target.engine.runner.num_layers, exit_layer or (), skip_attention, skip_mlp, draft_weights)
     draft = None
     if draft_model is not None:
-        draft = Opened(draft_model, open_engine(draft_model, PLAIN, dtype, device, trust_remote_code))
+        small = open_engine(draft_model, PLAIN, dtype, device, trust_remote_code, weights, runner)
+        draft = Opened(draft_model, small, weights)
     with progress("measuring", REPEATS + 1) as tick:
         costs, known = calibrated(target, plans, draft, refresh=refresh, tick=tick)
     about = conditions(target.engine, "forerun calibrate")

@@ -17,7 +17,20 @@ from ..bench.comparison import Comparison
 from ..bench.conditions import conditions
 from ..bench.questions import Question, read_questions
 from .flags import request_flags, request_of, takes
-from .given import RESERVED, AsJson, Device, Drafter, Dtype, Model, Policy, Raw, Trust, open_engine
+from .given import (
+    RESERVED,
+    AsJson,
+    Device,
+    Drafter,
+    Dtype,
+    Model,
+    Policy,
+    Raw,
+    RunnerName,
+    Trust,
+    Weights,
+    open_engine,
+)
 from .method import method_flags, method_of
 from .screen import note, progress, show, show_json, show_table
 
@@ -37,6 +50,8 @@ def compare(
     raw: Raw = False,
     dtype: Dtype = None,
     device: Device = None,
+    weights: Weights = "",
+    runner: RunnerName = "auto",
     trust_remote_code: Trust = False,
     as_json: AsJson = False,
     **given: Any,
@@ -44,7 +59,7 @@ def compare(
     """Measure a method against plain decoding. Exit status 1 if outputs differ by more than rounding explains."""
     method, request = method_of(drafter, policy, given), request_of(given)
     questions = own_questions("repeating", "open") if prompts is None else read_questions(prompts)
-    engine = open_engine(model, method, dtype, device, trust_remote_code)
+    engine = open_engine(model, method, dtype, device, trust_remote_code, weights, runner)
     with progress("comparing", count_runs(1, questions, repeats)) as tick:
         found = measure([engine], questions, request, repeats=repeats, raw=raw, tick=tick)[0]
     about = conditions(engine, shlex.join(["forerun", *sys.argv[1:]]))

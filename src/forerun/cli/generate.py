@@ -14,7 +14,20 @@ from ..bench.questions import Question, has_chat_template
 from ..engine import Engine
 from ..errors import UnsupportedOption
 from .flags import request_flags, request_of, takes
-from .given import RESERVED, AsJson, Device, Drafter, Dtype, Model, Policy, Raw, Trust, open_engine
+from .given import (
+    RESERVED,
+    AsJson,
+    Device,
+    Drafter,
+    Dtype,
+    Model,
+    Policy,
+    Raw,
+    RunnerName,
+    Trust,
+    Weights,
+    open_engine,
+)
 from .method import method_flags, method_of
 from .screen import note, show, show_json, write
 
@@ -29,6 +42,8 @@ def generate(
     raw: Raw = False,
     dtype: Dtype = None,
     device: Device = None,
+    weights: Weights = "",
+    runner: RunnerName = "auto",
     trust_remote_code: Trust = False,
     as_json: AsJson = False,
     **given: Any,
@@ -41,7 +56,7 @@ def generate(
     if not text:
         raise ValueError("the prompt is empty; give at least one token")
     before = () if system_prompt is None else ({"role": "system", "content": system_prompt},)
-    engine = open_engine(model, method, dtype, device, trust_remote_code)
+    engine = open_engine(model, method, dtype, device, trust_remote_code, weights, runner)
     asked = Question((text,), before).prompt((), chat=not raw and has_chat_template(engine.tokenizer))
     result, seconds = _answer(engine, asked, request, quiet=as_json)
     if as_json:
