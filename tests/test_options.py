@@ -17,7 +17,9 @@ def test_the_defaults_are_greedy_decoding() -> None:
 
 
 def test_an_unknown_option_lists_the_known_ones() -> None:
-    with pytest.raises(UnsupportedOption, match=r"unknown option 'temprature'; known: max_new_tokens, temperature, top_k"):
+    with pytest.raises(
+        UnsupportedOption, match=r"unknown option 'temprature'; known: max_new_tokens, temperature, top_k"
+    ):
         options_from({"temprature": 1})
 
 
