@@ -24,7 +24,7 @@ class Step:
 
     laws[i] is the law that tokens[i] was *drawn* from; None says that it was *chosen*: by argmax, lookup or top-k, and
     always at temperature 0. logits [n, V] and hidden [n, D] are of the row that produced the token, the row whose input
-    is the token's parent: signals for policies, never for verification.
+    is the token's parent: signals for policies, never for verification. forward_seconds: what the row cost.
     """
 
     tokens: tuple[int, ...]
@@ -32,6 +32,7 @@ class Step:
     laws: tuple[Law | None, ...]
     logits: Tensor | None = None
     hidden: Tensor | None = None
+    forward_seconds: float = 0.0
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -76,11 +77,12 @@ class Verdict:
 class Timing:
     """Where a round's wall-clock seconds went; in a batch the forward includes waiting for the others.
 
-    draft: pulling the draft, its forwards included. forward: the target's. decide: laws and the rule of acceptance, of
-    which law is the first part. keep: committing the accepted rows.
+    draft: pulling the draft, of which draft_forward is the drafter's forwards. forward: the target's. decide: laws and
+    the rule of acceptance, of which law is the first part. keep: committing the accepted rows.
     """
 
     draft: float = 0.0
+    draft_forward: float = 0.0
     forward: float = 0.0
     law: float = 0.0
     decide: float = 0.0

@@ -16,6 +16,7 @@ COUNTS = ("tokens", "rounds", "drafted", "accepted", "_first_tokens")
 SECONDS = (
     "prefill_seconds",
     "draft_seconds",
+    "draft_forward_seconds",
     "verify_seconds",
     "forward_seconds",
     "law_seconds",
@@ -34,6 +35,7 @@ class Stats:
         self.accepted = 0
         self.prefill_seconds = 0.0
         self.draft_seconds = 0.0
+        self.draft_forward_seconds = 0.0
         self.verify_seconds = 0.0
         self.forward_seconds = 0.0
         self.law_seconds = 0.0
@@ -55,6 +57,7 @@ class Stats:
         self.drafted += len(round.draft)
         self.accepted += len(round.verdict.path)
         self.draft_seconds += round.timing.draft
+        self.draft_forward_seconds += round.timing.draft_forward
         self.verify_seconds += round.timing.verify
         self.forward_seconds += round.timing.forward
         self.law_seconds += round.timing.law

@@ -15,6 +15,7 @@ from ..bench.compare import compare as measure
 from ..bench.compare import count_runs
 from ..bench.comparison import Comparison
 from ..bench.conditions import conditions
+from ..bench.profile import Profile, profile_of
 from ..bench.questions import Question, read_questions
 from .flags import request_flags, request_of, takes
 from .given import (
@@ -47,6 +48,7 @@ def compare(
         typer.Option(help='JSON lines with "prompt", "messages" or "turns"; a few of forerun\'s own if not given.'),
     ] = None,
     repeats: Annotated[int, typer.Option(help="How many times both sides answer all prompts.")] = 5,
+    profile: Annotated[bool, typer.Option("--profile", help="Show where a round's time goes, too.")] = False,
     raw: Raw = False,
     dtype: Dtype = None,
     device: Device = None,
@@ -64,14 +66,23 @@ def compare(
         found = measure([engine], questions, request, repeats=repeats, raw=raw, tick=tick)[0]
     about = conditions(engine, shlex.join(["forerun", *sys.argv[1:]]))
     if as_json:
-        show_json({"method": method.label, **found.as_dict(), **about})
+        parts = {"profile": profile_of(found.speculative).as_dict()} if profile else {}
+        show_json({"method": method.label, **found.as_dict(), **parts, **about})
     else:
         show_table(("", "plain", method.label), _rows(found))
         show(verdict(found))
+        if profile:
+            _show_profile(profile_of(found.speculative))
         show(f"{about['model']}, {about['dtype']}, {about['hardware']}, {about['threads']} threads")
     if found.verdict == "bug":
         note("the outputs must be equal and are not: please report this with the command")
         raise typer.Exit(1)
+
+
+def _show_profile(found: Profile) -> None:
+    rows = [(name, f"{1e3 * seconds:.3f}", f"{share:.1%}") for name, seconds, share in found.rows()]
+    show_table(("a round", "ms", "share"), rows)
+    show(found.advice())
 
 
 def own_questions(*names: str) -> list[Question]:

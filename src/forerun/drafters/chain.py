@@ -17,4 +17,4 @@ def next_step(rows: Rows, context: Context, drafted: Sequence[int]) -> Step:
     start = len(context.ids)
     token = context.chance.propose(own, start + len(drafted), start)
     drawn_from = None if isinstance(own, PointMass) else own
-    return Step((token,), (len(drafted) - 1,), (drawn_from,), rows.logits, rows.hidden)
+    return Step((token,), (len(drafted) - 1,), (drawn_from,), rows.logits, rows.hidden, rows.seconds)

@@ -20,12 +20,14 @@ if TYPE_CHECKING:
 class Rows:
     """What a forward gives for the wanted rows of one request, in order.
 
-    logits [n, V]; hidden [n, D], the input of the output head; taps: layer -> [n_all, D], of all rows.
+    logits [n, V]; hidden [n, D], the input of the output head; taps: layer -> [n_all, D], of all rows. seconds: from the
+    request to these rows.
     """
 
     logits: Tensor
     hidden: Tensor
     taps: dict[int, Tensor] = field(default_factory=dict)
+    seconds: float = 0.0
 
 
 @dataclass(frozen=True, slots=True, eq=False)

@@ -7,7 +7,8 @@ prefix, and rows computed with skipped layers are refused there.
 from __future__ import annotations
 
 from collections.abc import Sequence as Series
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
+from time import perf_counter
 from typing import final
 
 import torch
@@ -122,11 +123,13 @@ class Sequence:
         )
         exit_layer = plan.resumes_at
         wanted = taps if exit_layer is None else taps | {exit_layer}
+        begun = perf_counter()
         rows = await submit(Request(self.runner, tuple(tokens), part, want, plan, wanted, drafting))
+        seconds = perf_counter() - begun
         exits = [None] * len(tokens) if exit_layer is None else rows.taps[exit_layer]
         for token, parent, depth, state in zip(tokens, parents, depths[first:], exits, strict=True):
             self._rows.append(_Row(token, parent, depth, plan, state))
-        return rows
+        return replace(rows, seconds=seconds)
 
     def _depths(self, tokens: Series[int], parents: Series[int]) -> list[int]:
         """Positions behind the prefix, of the scratch rows and of the new ones."""
