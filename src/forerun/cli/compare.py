@@ -42,7 +42,7 @@ UNTIMED = ("speculate", "logprobs", "processed_logprobs")
 def compare(
     model: Model,
     drafter: Drafter = "lookup",
-    policy: Policy = "fixed",
+    policy: Policy = "heuristic",
     prompts: Annotated[
         Path | None,
         typer.Option(help='JSON lines with "prompt", "messages" or "turns"; a few of forerun\'s own if not given.'),

@@ -36,8 +36,8 @@ from .screen import note, show, show_json, write
 def generate(
     model: Model,
     prompt: Annotated[str, typer.Argument(help="The text to answer; - reads it from stdin.", show_default=False)],
-    drafter: Drafter = "none",
-    policy: Policy = "fixed",
+    drafter: Drafter = "lookup",
+    policy: Policy = "heuristic",
     system_prompt: Annotated[str | None, typer.Option(help="A system message before the prompt.")] = None,
     raw: Raw = False,
     dtype: Dtype = None,
