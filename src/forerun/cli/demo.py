@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from statistics import median
 from typing import Annotated, Any
 
@@ -13,25 +13,24 @@ from ..bench.comparison import Comparison, spread
 from ..bench.conditions import conditions
 from ..bench.questions import has_chat_template
 from ..engine import Engine
-from .compare import own_questions, verdict
+from .compare import own_questions
+from .conclusion import conclusion
 from .given import open_engine
 from .method import Method
 from .screen import note, progress, show, show_table, write
 
 MODEL = "smollm2"
 KINDS = {"repeating": "answers that repeat the prompt", "open": "open questions"}
-# a speed-up counts where even its lower quartile is this far above 1, a slow-down where its upper one is as far below
-CLEAR = 0.05
 
 
-def methods_for(num_layers: int) -> tuple[Method, ...]:
+def methods_for(num_layers: int) -> dict[str, Method]:
     """One that needs no forward, an early exit half-way, and the target without every third of its later attentions."""
     thinned = tuple(range(num_layers * 3 // 10, num_layers - 2, 3))
-    return (
-        Method("lookup", "fixed", {}, {"k": 7}),
-        Method("self", "fixed", {"exit_layer": num_layers // 2}, {"k": 3}),
-        Method("self", "fixed", {"skip_attention": thinned}, {"k": 3}),
-    )
+    return {
+        "lookup": Method("lookup", "fixed", {}, {"k": 7}),
+        "early exit": Method("self", "fixed", {"exit_layer": num_layers // 2}, {"k": 3}),
+        "fewer layers": Method("self", "fixed", {"skip_attention": thinned}, {"k": 3}),
+    }
 
 
 def demo(
@@ -48,23 +47,25 @@ def demo(
     methods = methods_for(plain.runner.num_layers)
     engines = [
         plain.using(m.drafter, m.policy, drafter_options=m.drafter_options, policy_options=m.policy_options)
-        for m in methods
+        for m in methods.values()
     ]
     request = {"max_new_tokens": max_new_tokens}
-    _watch({"Plain decoding": plain, f"With {methods[0].label} (green: drafted)": engines[0]}, request)
+    _watch({"Plain decoding": plain, "With lookup (green: drafted and accepted)": engines[0]}, request)
+    for name, method in methods.items():
+        show(f"{name}: {method.label}")
     found: dict[str, list[Comparison]] = {}
     for kind, described in KINDS.items():
         questions = own_questions(kind)
         with progress(described, count_runs(len(engines), questions, repeats)) as tick:
-            found[kind] = compare(engines, questions, request, repeats=repeats, seconds=seconds, tick=tick)
-        _report(f"{described[0].upper()}{described[1:]}", methods, found[kind])
+            found[described] = compare(engines, questions, request, repeats=repeats, seconds=seconds, tick=tick)
+        _report(f"\n{described[0].upper()}{described[1:]}", methods, found[described])
     about = conditions(plain, "forerun demo")
     show(f"{about['model']}, {about['dtype']}, {about['hardware']}, {about['threads']} threads, greedy decoding.\n")
-    for number, method in enumerate(methods):
-        show(conclusion(method.label, {kind: comparisons[number] for kind, comparisons in found.items()}))
+    for number, name in enumerate(methods):
+        show(conclusion(name, {kind: comparisons[number] for kind, comparisons in found.items()}))
 
 
-def _watch(writers: dict[str, Engine], request: dict[str, Any]) -> None:
+def _watch(writers: Mapping[str, Engine], request: dict[str, Any]) -> None:
     """One answer as it is written, first plainly, then through drafting and verification."""
     question = own_questions("repeating")[0]
     show(f"Prompt: {question.turns[0]}\n")
@@ -76,14 +77,14 @@ def _watch(writers: dict[str, Engine], request: dict[str, Any]) -> None:
     note("measuring, in alternating runs")
 
 
-def _report(title: str, methods: Sequence[Method], found: Sequence[Comparison]) -> None:
+def _report(title: str, names: Mapping[str, Method], found: Sequence[Comparison]) -> None:
     rows = [("plain decoding", f"{median(found[0].plain.rates):.1f}", "1", "1", "0", "")]
-    for method, one in zip(methods, found, strict=True):
+    for name, one in zip(names, found, strict=True):
         low, high = spread(one.ratios)
         stats = one.speculative.stats
         rows.append(
             (
-                method.label,
+                name,
                 f"{median(one.speculative.rates):.1f}",
                 f"{one.speedup:.2f} ({low:.2f} to {high:.2f})",
                 f"{stats.tokens_per_round:.2f}",
@@ -91,21 +92,4 @@ def _report(title: str, methods: Sequence[Method], found: Sequence[Comparison]) 
                 "yes" if one.identical else one.verdict,
             )
         )
-    show_table(("method", "tokens/s", "speed-up", "tokens/round", "discarded/token", "equal output"), rows, title)
-
-
-def conclusion(label: str, found: dict[str, Comparison]) -> str:
-    """What the numbers say about a method, kind by kind."""
-    said = [f"{effect(one.ratios)} on {KINDS[kind]}" for kind, one in found.items()]
-    unequal = [verdict(one) for one in found.values() if not one.identical]
-    return " ".join([f"{label}: {'; '.join(said)}.", *unequal])
-
-
-def effect(ratios: Sequence[float]) -> str:
-    """Faster, slower, or no clear difference, by where the quartiles lie."""
-    low, high = spread(ratios)
-    if low > 1 + CLEAR:
-        return f"it helped ({median(ratios):.2f} times as fast)"
-    if high < 1 - CLEAR:
-        return f"it cost time ({median(ratios):.2f} times as fast)"
-    return f"it made no clear difference ({low:.2f} to {high:.2f})"
+    show_table(("method", "tokens/s", "speed-up", "tokens/round", "discarded", "equal"), rows, title)

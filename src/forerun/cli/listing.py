@@ -74,8 +74,12 @@ def _options(entry: Entry[Any]) -> list[dict[str, Any]]:
 def _option_line(option: dict[str, Any]) -> str:
     if option["name"] == "...":
         return str(option["type"])
-    default = "needed" if option["required"] else f"default {option['default']}"
+    default = "needed" if option["required"] else f"default {_shown(option['default'])}"
     return f"{spelling(option['name'])}: {option['type']} ({default})"
+
+
+def _shown(default: Any) -> str:
+    return "none" if default in (None, (), "") else str(default)
 
 
 def _installed(name: str) -> bool:
