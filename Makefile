@@ -27,10 +27,10 @@ PEERS ?= .peers
 BENCH = $(BIN)/forerun bench smollm2 --suite $(SUITE) --threads $(shell nproc)
 
 bench: $(READY) $(PEERS)/.ready
-	$(BENCH) --weights int4 --per-category 8 --methods lookup,benchmarks/methods/lookup-8.json \
+	$(BENCH) --weights int4 --per-category 8 --methods default,lookup,benchmarks/methods/lookup-8.json \
 		--peers llama.cpp --peer-python llama.cpp=$(PEERS)/llamacpp/bin/python \
 		--predict --json benchmarks/smollm2-int4.json --plots benchmarks/plots/smollm2-int4
-	$(BENCH) --dtype bfloat16 --per-category 3 --methods lookup \
+	$(BENCH) --dtype bfloat16 --per-category 3 --methods default \
 		--peers transformers:lookup,vllm --peer-python vllm=$(PEERS)/vllm/bin/python \
 		--predict --json benchmarks/smollm2-bf16.json --plots benchmarks/plots/smollm2-bf16
 	$(BENCH) --dtype bfloat16 --per-category 1 --max-new-tokens 48 --methods plain \
@@ -43,7 +43,7 @@ bench-qwen: $(READY)
 		> $(PEERS)/models/pair.json
 	$(BIN)/forerun bench $(PEERS)/models/qwen2.5-coder-1.5b.gguf --suite $(SUITE) --threads $(shell nproc) \
 		--weights int4 --categories mt_bench,qa,math_reasoning --per-category 3 --max-new-tokens 64 \
-		--methods $(PEERS)/models/pair.json,lookup --predict --json benchmarks/qwen-pair-int4.json
+		--methods $(PEERS)/models/pair.json,default --predict --json benchmarks/qwen-pair-int4.json
 
 # other engines, each in an environment of its own; llama.cpp is compiled, which takes some ten minutes
 peers: $(PEERS)/.ready

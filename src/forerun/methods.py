@@ -10,6 +10,9 @@ from .drafters.base import DRAFTERS, DrafterFactory, Parts
 from .policies import bounded, fixed, heuristic, threshold
 from .policies.base import POLICIES, PolicyFactory
 
+# what forerun generate does unless told otherwise
+DEFAULT_DRAFTER, DEFAULT_POLICY = "lookup", "heuristic"
+
 REGISTERED = (none, draft_model, lookup, self_draft, fixed, threshold, heuristic, bounded)
 
 

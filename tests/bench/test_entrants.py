@@ -1,3 +1,4 @@
+import inspect
 import json
 from pathlib import Path
 from typing import Any
@@ -6,6 +7,7 @@ import pytest
 
 import forerun
 from forerun.bench.entrants import PLAIN, read_entrants
+from forerun.cli.generate import generate
 from forerun.errors import UnsupportedOption
 from forerun.testing import tiny_model
 
@@ -31,8 +33,16 @@ def test_a_name_is_a_drafter_with_its_default_settings() -> None:
     assert entrant.as_dict() == {"drafter": {"name": "lookup"}}
 
 
+def test_default_is_what_generate_does_unless_told_otherwise() -> None:
+    parameters = inspect.signature(generate).parameters
+    (entrant,) = read_entrants(["default"])[1:]
+    assert (entrant.drafter, entrant.policy) == (parameters["drafter"].default, parameters["policy"].default)
+
+
 def test_an_unknown_method_is_refused_with_the_known_ones() -> None:
-    with pytest.raises(UnsupportedOption, match=r"unknown method 'magic'; known: plain, draft_model, lookup, self"):
+    with pytest.raises(
+        UnsupportedOption, match=r"unknown method 'magic'; known: plain, default, draft_model, lookup, self"
+    ):
         read_entrants(["magic"])
 
 

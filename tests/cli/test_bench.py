@@ -43,7 +43,7 @@ def short(tiny: str, suite: Path) -> tuple[Any, ...]:
 def test_a_benchmark_shows_every_method_and_category(forerun: Call, short: tuple[Any, ...]) -> None:
     ran = forerun("bench", *short)
     assert ran.status == 0
-    for shown in ("plain", "lookup", "mt_bench", "qa", "3/3", "3 prompts, up to 8 tokens"):
+    for shown in ("plain", "default", "mt_bench", "qa", "3/3", "3 prompts, up to 8 tokens"):
         assert shown in ran.out
 
 
@@ -107,10 +107,10 @@ def test_predictions_are_calibrated_and_shown(
     monkeypatch.setattr("forerun.bench.calibrate.ROWS", (1, 2, 8))
     file = tmp_path / "result.json"
     forerun("bench", *short, "--predict", "--json", file)
-    plain, lookup = json.loads(file.read_text())["methods"]
+    plain, default = json.loads(file.read_text())["methods"]
     assert plain["predicted_speedup"] == 1
-    assert lookup["predicted_speedup"] > 0
-    assert "predicted_speedup" in lookup["categories"]["qa"]
+    assert default["predicted_speedup"] > 0
+    assert "predicted_speedup" in default["categories"]["qa"]
 
 
 @pytest.mark.parametrize(

@@ -2,7 +2,7 @@
 
     {"name": "exit8", "drafter": {"name": "self", "exit_layer": 8}, "policy": {"name": "threshold", "confidence": 0.6}}
 
-name and policy may be left out. "plain" is plain decoding and always takes part.
+name and policy may be left out. "plain" is plain decoding and always takes part; "default" is what forerun generate does.
 """
 
 from __future__ import annotations
@@ -16,9 +16,10 @@ from typing import Any
 from ..drafters.base import DRAFTERS
 from ..engine import Engine
 from ..errors import UnsupportedOption
+from ..methods import DEFAULT_DRAFTER, DEFAULT_POLICY
 from .contestant import Ours
 
-PLAIN = "plain"
+PLAIN, DEFAULT = "plain", "default"
 KEYS = ("name", "drafter", "policy")
 
 
@@ -52,9 +53,11 @@ def read_entrants(names: Sequence[str]) -> list[Entrant]:
     for name in names:
         if name.endswith(".json"):
             entrants.append(_from_file(Path(name)))
+        elif name == DEFAULT:
+            entrants.append(Entrant(DEFAULT, DEFAULT_DRAFTER, policy=DEFAULT_POLICY))
         elif name not in (PLAIN, "none"):
             if name not in DRAFTERS.names:
-                known = ", ".join((PLAIN, *(known for known in DRAFTERS.names if known != "none")))
+                known = ", ".join((PLAIN, DEFAULT, *(known for known in DRAFTERS.names if known != "none")))
                 raise UnsupportedOption(
                     f"unknown method {name!r}; known: {known}, or a JSON file that describes a system"
                 )

@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 import shlex
 import sys
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from datetime import UTC, datetime
 from pathlib import Path
 from typing import Annotated, Any
@@ -23,6 +23,7 @@ from ..bench.predict import add_predictions
 from ..bench.report import by_category, overall
 from ..bench.session import Session
 from ..bench.suite import fingerprint, read_suite
+from ..engine import Engine
 from ..errors import UnsupportedOption
 from .calibrate import PLAIN
 from .given import Device, Dtype, Model, Raw, RunnerName, Trust, Weights, open_engine
@@ -43,8 +44,8 @@ def bench(
     per_category: Annotated[int | None, typer.Option(help="Take at most this many prompts of a category.")] = None,
     categories: Annotated[str, typer.Option(help="Only these categories, with commas.")] = "",
     methods: Annotated[
-        str, typer.Option(help="Drafters by name or JSON files that describe a system, with commas.")
-    ] = "plain,lookup",
+        str, typer.Option(help="default, drafters by name, or JSON files that describe a system, with commas.")
+    ] = "plain,default",
     peers: Annotated[
         str, typer.Option(help="Other engines: llama.cpp, transformers, vllm, with modes as in transformers:lookup.")
     ] = "",
@@ -66,41 +67,63 @@ def bench(
     json_file: JsonFile = None,
 ) -> None:
     """Measure methods and other engines on the same prompts, one after the other, in changing order."""
-    items = read_suite(suite, per_category, split(categories))
-    entrants = read_entrants(split(methods))
+    items, entrants = read_suite(suite, per_category, split(categories)), read_entrants(split(methods))
     choices = [peer_choice(peer) for peer in split(peers)]
     pythons = pairs(peer_python, "--peer-python", [choice.label for choice in choices])
-    given_models = pairs(peer_model, "--peer-model", ["gguf", "hf"])
+    models = pairs(peer_model, "--peer-model", ["gguf", "hf"])
     if plots is not None:
         check_plotting()
     if threads is not None:
-        if threads < 1:
-            raise ValueError(f"threads must be at least 1, got {threads}")
-        torch.set_num_threads(threads)
+        set_threads(threads)
     engine = open_engine(model, PLAIN, dtype, device, trust_remote_code, weights, runner)
     costs = calibrated(Opened(model, engine, weights))[0] if predict else None
-    models = {**peer_models(model, peer_dtype), **given_models} if choices else {}
+    if choices:
+        models = {**peer_models(model, peer_dtype), **models}
     settings = PeerSettings(models, torch.get_num_threads(), peer_dtype, pythons=pythons)
     session = Session(engine, entrants, items, choices, settings, max_new_tokens, raw)
     with progress("measuring", len(items)) as tick:
         report = session.run(tick, lambda name: note(f"opening {name}"))
     if costs is not None:
         add_predictions(report, costs.target)
-    about = {
+    told = {"file": suite.name, "sha256": fingerprint(suite), "prompts": len(items)}
+    _publish(
+        {**_conditions(engine, weights), "suite": told, "max_new_tokens": max_new_tokens, **report}, json_file, plots
+    )
+
+
+def _conditions(engine: Engine, weights: str) -> dict[str, Any]:
+    return {
         **conditions(engine, shlex.join(["forerun", *sys.argv[1:]])),
         "weights": weights or str(engine.runner.dtype).removeprefix("torch."),
         "runner": type(engine.runner).__name__,
         "date": datetime.now(UTC).isoformat(timespec="seconds"),
-        "suite": {"file": suite.name, "sha256": fingerprint(suite), "prompts": len(items)},
-        "max_new_tokens": max_new_tokens,
     }
-    _show(report, about)
+
+
+def _publish(report: dict[str, Any], json_file: Path | None, plots: Path | None) -> None:
+    """Show the report, and write what was asked for."""
+    show_table(
+        *overall(report), title="All prompts: medians with 95 % intervals; totals; x ours: over our plain decoding"
+    )
+    show_table(*by_category(report), title="By category: median tokens/s and x plain decoding of the same weights")
+    for sentence in report["failed"].values():
+        show(f"Not run: {sentence}")
+    show(
+        f"{report['model']}, {report['weights']}, {report['runner']}, {report['hardware']}, {report['threads']} threads, "
+        f"{report['suite']['prompts']} prompts, up to {report['max_new_tokens']} tokens, greedy decoding"
+    )
     if json_file is not None:
         json_file.parent.mkdir(parents=True, exist_ok=True)
-        json_file.write_text(json.dumps({**about, **report}, indent=1) + "\n", encoding="utf-8")
+        json_file.write_text(json.dumps(report, indent=1) + "\n", encoding="utf-8")
     if plots is not None:
         for path in write_plots(report, plots):
             note(f"wrote {path}")
+
+
+def set_threads(threads: int) -> None:
+    if threads < 1:
+        raise ValueError(f"threads must be at least 1, got {threads}")
+    torch.set_num_threads(threads)
 
 
 def split(text: str) -> list[str]:
@@ -120,16 +143,3 @@ def pairs(given: Sequence[str] | None, flag: str, known: Sequence[str]) -> dict[
             )
         found[name] = value
     return found
-
-
-def _show(report: dict[str, Any], about: Mapping[str, Any]) -> None:
-    show_table(
-        *overall(report), title="All prompts: medians with 95 % intervals; totals; x ours: over our plain decoding"
-    )
-    show_table(*by_category(report), title="By category: median tokens/s and x plain decoding of the same weights")
-    for sentence in report["failed"].values():
-        show(f"Not run: {sentence}")
-    show(
-        f"{about['model']}, {about['weights']}, {about['runner']}, {about['hardware']}, {about['threads']} threads, "
-        f"{about['suite']['prompts']} prompts, up to {about['max_new_tokens']} tokens, greedy decoding"
-    )

@@ -17,6 +17,7 @@ from ..bench.comparison import Comparison
 from ..bench.conditions import conditions
 from ..bench.profile import Profile, profile_of
 from ..bench.questions import Question, read_questions
+from ..methods import DEFAULT_DRAFTER, DEFAULT_POLICY
 from .flags import request_flags, request_of, takes
 from .given import (
     RESERVED,
@@ -41,8 +42,8 @@ UNTIMED = ("speculate", "logprobs", "processed_logprobs")
 @takes(*request_flags(without=UNTIMED), *method_flags(RESERVED))
 def compare(
     model: Model,
-    drafter: Drafter = "lookup",
-    policy: Policy = "heuristic",
+    drafter: Drafter = DEFAULT_DRAFTER,
+    policy: Policy = DEFAULT_POLICY,
     prompts: Annotated[
         Path | None,
         typer.Option(help='JSON lines with "prompt", "messages" or "turns"; a few of forerun\'s own if not given.'),

@@ -13,6 +13,7 @@ from ..answer import Result
 from ..bench.questions import Question, has_chat_template
 from ..engine import Engine
 from ..errors import UnsupportedOption
+from ..methods import DEFAULT_DRAFTER, DEFAULT_POLICY
 from .flags import request_flags, request_of, takes
 from .given import (
     RESERVED,
@@ -36,8 +37,8 @@ from .screen import note, show, show_json, write
 def generate(
     model: Model,
     prompt: Annotated[str, typer.Argument(help="The text to answer; - reads it from stdin.", show_default=False)],
-    drafter: Drafter = "lookup",
-    policy: Policy = "heuristic",
+    drafter: Drafter = DEFAULT_DRAFTER,
+    policy: Policy = DEFAULT_POLICY,
     system_prompt: Annotated[str | None, typer.Option(help="A system message before the prompt.")] = None,
     raw: Raw = False,
     dtype: Dtype = None,
