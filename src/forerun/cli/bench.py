@@ -25,8 +25,8 @@ from ..bench.session import Session
 from ..bench.suite import fingerprint, read_suite
 from ..engine import Engine
 from ..errors import UnsupportedOption
-from .calibrate import PLAIN
-from .given import Device, Dtype, Model, Raw, RunnerName, Trust, Weights, open_engine
+from .flags import takes
+from .given import OPENING, PLAIN, Model, Raw, open_engine
 from .screen import note, progress, show, show_table
 
 Suite = Annotated[Path, typer.Option(help="Prompts in Spec-Bench's JSON lines.", show_default=False)]
@@ -38,6 +38,7 @@ Forms = Annotated[
 ]
 
 
+@takes(*OPENING)
 def bench(
     model: Model,
     suite: Suite,
@@ -58,13 +59,9 @@ def bench(
         bool, typer.Option("--predict", help="Calibrate, if need be, and show the predicted speed-ups, too.")
     ] = False,
     raw: Raw = False,
-    dtype: Dtype = None,
-    device: Device = None,
-    weights: Weights = "",
-    runner: RunnerName = "auto",
-    trust_remote_code: Trust = False,
     plots: Annotated[Path | None, typer.Option(help="Write PNG files into this folder.")] = None,
     json_file: JsonFile = None,
+    **given: Any,
 ) -> None:
     """Measure methods and other engines on the same prompts, one after the other, in changing order."""
     items, entrants = read_suite(suite, per_category, split(categories)), read_entrants(split(methods))
@@ -75,8 +72,8 @@ def bench(
         check_plotting()
     if threads is not None:
         set_threads(threads)
-    engine = open_engine(model, PLAIN, dtype, device, trust_remote_code, weights, runner)
-    costs = calibrated(Opened(model, engine, weights))[0] if predict else None
+    engine = open_engine(model, PLAIN, given)
+    costs = calibrated(Opened(model, engine, given["weights"]))[0] if predict else None
     if choices:
         models = {**peer_models(model, peer_dtype), **models}
     settings = PeerSettings(models, torch.get_num_threads(), peer_dtype, pythons=pythons)
@@ -86,9 +83,8 @@ def bench(
     if costs is not None:
         add_predictions(report, costs.target)
     told = {"file": suite.name, "sha256": fingerprint(suite), "prompts": len(items)}
-    _publish(
-        {**_conditions(engine, weights), "suite": told, "max_new_tokens": max_new_tokens, **report}, json_file, plots
-    )
+    about = {**_conditions(engine, given["weights"]), "suite": told, "max_new_tokens": max_new_tokens}
+    _publish({**about, **report}, json_file, plots)
 
 
 def _conditions(engine: Engine, weights: str) -> dict[str, Any]:

@@ -13,15 +13,15 @@ from ..bench.calibration import Opened, calibrated
 from ..bench.conditions import conditions
 from ..cost import Cost, Costs, draft_ratio
 from ..models.plan import LayerPlan
-from .given import AsJson, Device, Dtype, Model, RunnerName, Trust, Weights, open_engine
-from .method import Method
+from .flags import takes
+from .given import OPENING, PLAIN, AsJson, Model, open_engine
 from .screen import note, progress, show, show_json, show_table
 from .values import parse
 
-PLAIN = Method("none", "fixed", {}, {})
 LENGTHS = (1, 2, 3, 4, 5, 7, 9)
 
 
+@takes(*OPENING)
 def calibrate(
     model: Model,
     exit_layer: Annotated[
@@ -34,20 +34,15 @@ def calibrate(
     ] = "",
     draft_model: Annotated[str | None, typer.Option(help="Measure this draft model, too.")] = None,
     refresh: Annotated[bool, typer.Option("--refresh", help="Measure again, whatever was measured before.")] = False,
-    dtype: Dtype = None,
-    device: Device = None,
-    weights: Weights = "",
-    runner: RunnerName = "auto",
-    trust_remote_code: Trust = False,
     as_json: AsJson = False,
+    **given: Any,
 ) -> None:
     """Measure milliseconds a forward by rows, for a model, its plans and a draft model. Kept for the next time."""
-    target = Opened(model, open_engine(model, PLAIN, dtype, device, trust_remote_code, weights, runner), weights)
+    target = Opened(model, open_engine(model, PLAIN, given), given["weights"])
     plans = _plans(target.engine.runner.num_layers, exit_layer or (), skip_attention, skip_mlp, draft_weights)
     draft = None
     if draft_model is not None:
-        small = open_engine(draft_model, PLAIN, dtype, device, trust_remote_code, weights, runner)
-        draft = Opened(draft_model, small, weights)
+        draft = Opened(draft_model, open_engine(draft_model, PLAIN, given), given["weights"])
     with progress("measuring", REPEATS + 1) as tick:
         costs, known = calibrated(target, plans, draft, refresh=refresh, tick=tick)
     about = conditions(target.engine, "forerun calibrate")

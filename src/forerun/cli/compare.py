@@ -19,27 +19,14 @@ from ..bench.profile import Profile, profile_of
 from ..bench.questions import Question, read_questions
 from ..methods import DEFAULT_DRAFTER, DEFAULT_POLICY
 from .flags import request_flags, request_of, takes
-from .given import (
-    RESERVED,
-    AsJson,
-    Device,
-    Drafter,
-    Dtype,
-    Model,
-    Policy,
-    Raw,
-    RunnerName,
-    Trust,
-    Weights,
-    open_engine,
-)
+from .given import OPENING, RESERVED, AsJson, Drafter, Model, Policy, Raw, open_engine
 from .method import method_flags, method_of
 from .screen import note, progress, show, show_json, show_table
 
 UNTIMED = ("speculate", "logprobs", "processed_logprobs")
 
 
-@takes(*request_flags(without=UNTIMED), *method_flags(RESERVED))
+@takes(*OPENING, *request_flags(without=UNTIMED), *method_flags(RESERVED))
 def compare(
     model: Model,
     drafter: Drafter = DEFAULT_DRAFTER,
@@ -51,18 +38,13 @@ def compare(
     repeats: Annotated[int, typer.Option(help="How many times both sides answer all prompts.")] = 5,
     profile: Annotated[bool, typer.Option("--profile", help="Show where a round's time goes, too.")] = False,
     raw: Raw = False,
-    dtype: Dtype = None,
-    device: Device = None,
-    weights: Weights = "",
-    runner: RunnerName = "auto",
-    trust_remote_code: Trust = False,
     as_json: AsJson = False,
     **given: Any,
 ) -> None:
     """Measure a method against plain decoding. Exit status 1 if outputs differ by more than rounding explains."""
     method, request = method_of(drafter, policy, given), request_of(given)
     questions = own_questions("repeating", "open") if prompts is None else read_questions(prompts)
-    engine = open_engine(model, method, dtype, device, trust_remote_code, weights, runner)
+    engine = open_engine(model, method, given)
     with progress("comparing", count_runs(1, questions, repeats)) as tick:
         found = measure([engine], questions, request, repeats=repeats, raw=raw, tick=tick)[0]
     about = conditions(engine, shlex.join(["forerun", *sys.argv[1:]]))

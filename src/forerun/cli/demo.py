@@ -15,7 +15,7 @@ from ..bench.questions import has_chat_template
 from ..engine import Engine
 from .compare import own_questions
 from .conclusion import conclusion
-from .given import open_engine
+from .given import PLAIN, open_engine
 from .method import Method
 from .screen import note, progress, show, show_table, write
 
@@ -43,7 +43,7 @@ def demo(
     model: Annotated[str, typer.Option(help="Another model than the bundled one.")] = MODEL,
 ) -> None:
     """Watch the bundled model write, with and without speculation, and see where it helps and where it doesn't."""
-    plain = open_engine(model, Method("none", "fixed", {}, {}), dtype, None, trust=False)
+    plain = open_engine(model, PLAIN, {"dtype": dtype})
     methods = methods_for(plain.runner.num_layers)
     engines = [
         plain.using(m.drafter, m.policy, drafter_options=m.drafter_options, policy_options=m.policy_options)

@@ -15,25 +15,12 @@ from ..engine import Engine
 from ..errors import UnsupportedOption
 from ..methods import DEFAULT_DRAFTER, DEFAULT_POLICY
 from .flags import request_flags, request_of, takes
-from .given import (
-    RESERVED,
-    AsJson,
-    Device,
-    Drafter,
-    Dtype,
-    Model,
-    Policy,
-    Raw,
-    RunnerName,
-    Trust,
-    Weights,
-    open_engine,
-)
+from .given import OPENING, RESERVED, AsJson, Drafter, Model, Policy, Raw, open_engine
 from .method import method_flags, method_of
 from .screen import note, show, show_json, write
 
 
-@takes(*request_flags(), *method_flags(RESERVED))
+@takes(*OPENING, *request_flags(), *method_flags(RESERVED))
 def generate(
     model: Model,
     prompt: Annotated[str, typer.Argument(help="The text to answer; - reads it from stdin.", show_default=False)],
@@ -41,11 +28,6 @@ def generate(
     policy: Policy = DEFAULT_POLICY,
     system_prompt: Annotated[str | None, typer.Option(help="A system message before the prompt.")] = None,
     raw: Raw = False,
-    dtype: Dtype = None,
-    device: Device = None,
-    weights: Weights = "",
-    runner: RunnerName = "auto",
-    trust_remote_code: Trust = False,
     as_json: AsJson = False,
     **given: Any,
 ) -> None:
@@ -57,7 +39,7 @@ def generate(
     if not text:
         raise ValueError("the prompt is empty; give at least one token")
     before = () if system_prompt is None else ({"role": "system", "content": system_prompt},)
-    engine = open_engine(model, method, dtype, device, trust_remote_code, weights, runner)
+    engine = open_engine(model, method, given)
     asked = Question((text,), before).prompt((), chat=not raw and has_chat_template(engine.tokenizer))
     result, seconds = _answer(engine, asked, request, quiet=as_json)
     if as_json:

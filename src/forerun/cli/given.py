@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
-from typing import Annotated
+from collections.abc import Mapping
+from typing import Annotated, Any
 
 import typer
 
 from ..engine import Engine, load
+from .flags import flag
 from .method import Method
 from .screen import note
 
@@ -15,45 +17,27 @@ Model = Annotated[
 ]
 Drafter = Annotated[str, typer.Option(help="Who drafts; see: forerun drafters.")]
 Policy = Annotated[str, typer.Option(help="How long drafts get; see: forerun policies.")]
-Dtype = Annotated[str | None, typer.Option(help="float32, bfloat16 or float16; the checkpoint's own if not given.")]
-Device = Annotated[str | None, typer.Option(help="cpu, cuda, mps; the best there is if not given.")]
-Weights = Annotated[
-    str, typer.Option(help="Hold the model's matrices as bf16, int8 or int4; as they are if not given.")
-]
-RunnerName = Annotated[
-    str,
-    typer.Option("--runner", help="lean: forerun's own decoder; hf: transformers' modules; auto: lean where it fits."),
-]
-Trust = Annotated[bool, typer.Option("--trust-remote-code", help="Run Python code that comes with the model.")]
 Raw = Annotated[bool, typer.Option("--raw", help="Hand texts over as they are, without the chat template.")]
 AsJson = Annotated[bool, typer.Option("--json", help="Print one JSON object.")]
 
-# what the commands' own flags are called, so that no method's option takes their place
-RESERVED = (
-    "model",
-    "prompt",
-    "dtype",
-    "device",
-    "weights",
-    "runner",
-    "raw",
-    "json",
-    "system_prompt",
-    "prompts",
-    "repeats",
-    "help",
+OPENING = tuple(
+    flag(name, kind, default, "Model", help)
+    for name, kind, default, help in (
+        ("dtype", str | None, None, "float32, bfloat16 or float16; the checkpoint's own if not given."),
+        ("device", str | None, None, "cpu, cuda, mps; the best there is if not given."),
+        ("weights", str, "", "Hold the model's matrices as bf16, int8 or int4; as they are if not given."),
+        ("runner", str, "auto", "lean: forerun's own decoder; hf: transformers' modules; auto: lean where it fits."),
+        ("trust_remote_code", bool, False, "Run Python code that comes with the model."),
+    )
 )
+# what the commands' own flags are called, so that no method's option takes their place
+OWN = ("model", "prompt", "raw", "json", "system_prompt", "prompts", "repeats", "profile", "help")
+RESERVED = (*OWN, *(one.name for one in OPENING))
+PLAIN = Method("none", "fixed", {}, {})
 
 
-def open_engine(
-    model: str,
-    method: Method,
-    dtype: str | None,
-    device: str | None,
-    trust: bool,
-    weights: str = "",
-    runner: str = "auto",
-) -> Engine:
+def open_engine(model: str, method: Method, given: Mapping[str, Any]) -> Engine:
+    """The engine of a method on a model, opened as the flags among `given` say."""
     note(f"loading {model}")
     return load(
         model,
@@ -61,9 +45,5 @@ def open_engine(
         policy=method.policy,
         drafter_options=method.drafter_options,
         policy_options=method.policy_options,
-        dtype=dtype,
-        device=device,
-        weights=weights,
-        runner=runner,
-        trust_remote_code=trust,
+        **{one.name: given.get(one.name, one.default) for one in OPENING},
     )
