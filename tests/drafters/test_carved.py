@@ -61,12 +61,14 @@ def test_a_copy_in_8_bits_agrees_with_the_target_nearly_always(plain: Engine) ->
     assert carved.generate(PROMPTS[0], max_new_tokens=60).stats.acceptance > 0.7
 
 
-def test_a_restricted_head_holds_the_most_frequent_tokens_of_the_text(plain: Engine, tmp_path: Path) -> None:
+def test_a_restricted_head_holds_the_most_frequent_tokens_of_the_text(
+    plain: Engine, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     text = tmp_path / "text.txt"
     text.write_text("aaaa bbb cc d", encoding="utf-8")
     made: list[tuple[int, ...]] = []
     add_head = plain.runner.add_head
-    plain.runner.add_head = lambda tokens: made.append(tuple(tokens)) or add_head(tokens)  # type: ignore[method-assign]
+    monkeypatch.setattr(plain.runner, "add_head", lambda tokens: made.append(tuple(tokens)) or add_head(tokens))
     plain.using("self", drafter_options={"vocabulary": 3, "vocabulary_text": str(text)})
     frequent = {tiny_tokenizer()(letter).input_ids[0] for letter in "ab "}
     assert [set(tokens) for tokens in made] == [frequent]
