@@ -13,6 +13,8 @@ from torch import Tensor
 
 from .store import Store
 
+Layers = tuple[Tensor, ...]
+
 
 @final
 class JointStore(Store):
@@ -28,31 +30,31 @@ class JointStore(Store):
         self._width = width
         self._buffer: Tensor | None = None
 
-    def views(
-        self, start: int, end: int, length: int, device: torch.device
-    ) -> tuple[tuple[Tensor, ...], tuple[Tensor, ...], tuple[Tensor, ...]]:
+    def views(self, start: int, end: int, length: int) -> tuple[Layers, Layers, Layers]:
         """A layer each: slots start..end to write [n, 2 * heads, width], and the first `length` slots to read, as keys
-        [heads, width, length] and values [heads, length, width].
+        [heads, width, length] and values [heads, length, width]. They must be reserved.
         """
-        buffer = self._hold(max(end, length), device)
-        new = buffer[:, :, start:end].transpose(1, 2).unbind()
-        keys = buffer[:, : self._heads, :length].mT.unbind()
-        return new, keys, buffer[:, self._heads :, :length].unbind()
+        assert self._buffer is not None, "reserve slots before they are used"
+        new = self._buffer[:, :, start:end].transpose(1, 2).unbind()
+        keys = self._buffer[:, : self._heads, :length].mT.unbind()
+        return new, keys, self._buffer[:, self._heads :, :length].unbind()
 
-    def _hold(self, length: int, device: torch.device) -> Tensor:
+    def reserve(self, length: int, device: torch.device) -> None:
+        """Hold at least this many slots; what was held stays. Views made before see none of what comes."""
         if self._buffer is not None and length <= self._buffer.shape[2]:
-            return self._buffer
+            return
         while length > self.capacity:
             self.capacity *= 2
         grown = torch.zeros(self._layers, 2 * self._heads, self.capacity, self._width, device=device)
         if self._buffer is not None:
             grown[:, :, : self._buffer.shape[2]] = self._buffer
         self._buffer = grown
-        return grown
 
     def write(self, layer: int, slot: int, keys: Tensor, values: Tensor) -> tuple[Tensor, Tensor]:
         end = slot + keys.shape[1]
-        own = self._hold(end, keys.device)[layer]
+        self.reserve(end, keys.device)
+        assert self._buffer is not None
+        own = self._buffer[layer]
         own[: self._heads, slot:end] = keys
         own[self._heads :, slot:end] = values
         return own[: self._heads, :end], own[self._heads :, :end]

@@ -13,12 +13,11 @@ from itertools import pairwise
 from typing import Any, final
 
 import torch
-import torch.nn.functional as F
 from torch import Tensor
 
 from .joint_store import JointStore
-from .lean_attention import Span
-from .lean_build import Decoder, ModelSource, build
+from .lean_attention import Stage
+from .lean_build import Decoder, ModelSource, Source, build
 from .lean_layers import Layer
 from .lean_rope import Rotation
 from .lean_shape import Shape, shape_of
@@ -58,13 +57,17 @@ class LeanRunner(Runner):
         Raises UnsupportedModel where lean_applies says no or a parameter has no place, UnsupportedOption on weights that
         are unknown or have no kernel.
         """
-        check_weights(weights)
         config = model.config.get_text_config()
-        shape = shape_of(config)
-        rotation = Rotation(config, shape, model.device)
+        source = ModelSource(model, shape_of(config).norms.offset)
         name = name or str(model.config.name_or_path or type(model).__name__)
-        decoder = build(ModelSource(model, shape.norms.offset), shape, rotation.rotary_dim, weights)
-        return cls(shape, rotation, decoder, name)
+        return cls.from_source(source, config, model.device, weights, name)
+
+    @classmethod
+    def from_source(cls, source: Source, config: Any, device: torch.device, weights: str, name: str) -> LeanRunner:
+        check_weights(weights)
+        shape = shape_of(config)
+        rotation = Rotation(config, shape, device)
+        return cls(shape, rotation, build(source, shape, rotation.rotary_dim, weights), name)
 
     def new_store(self, capacity: int) -> Store:
         return JointStore(self.num_layers, self._shape.kv_heads, self._shape.head_dim, capacity)
@@ -102,7 +105,7 @@ class LeanRunner(Runner):
             x.mul_(self._shape.embedding_scale)
         x = self._run(packed.bring_entries(x[None])[0], positions, packed)
         rows = x if len(wanted) == len(ids) else x[wanted]
-        hidden = F.rms_norm(rows, (self._shape.width,), self._decoder.final_norm, self._shape.eps)
+        hidden = self._decoder.final_norm(rows)
         return gather(hidden, self._logits(hidden, packed.plan.head), packed, requests)
 
     def _run(self, x: Tensor, positions: Tensor, packed: Packed) -> Tensor:
@@ -130,19 +133,15 @@ class LeanRunner(Runner):
 
     def _stretch(self, layers: Sequence[Layer], x: Tensor, positions: Tensor, packed: Packed) -> None:
         """Layers through which the same rows go together, in place."""
-        plan, shape, first = packed.plan, self._shape, layers[0].index
-        spans: list[Span] = []
-        for part in packed.parts:
-            if part.n > part.idle(first):
-                offset = spans[-1].rows.stop if spans else 0
-                spans.append(Span(shape, part, part.idle(first), offset, self.device))
+        plan, shape = packed.plan, self._shape
+        stage = Stage(shape, packed.parts, layers[0].index, layers[0].out.dtype, self.device)
         longest = max(part.committed + max(part.depths) for part in packed.parts) + 1
         factors = {rope: self._rotation.factors(rope, positions, longest) for rope in set(shape.ropes)}
         for layer in layers:
             if layer.index not in plan.attention:
-                layer.attend(x, spans, factors[shape.ropes[layer.index]])
+                layer.attend(x, stage, factors[shape.ropes[layer.index]])
             if layer.index not in plan.mlp:
-                layer.feed(x)
+                layer.feed(x, stage)
 
     def _logits(self, hidden: Tensor, name: str) -> Tensor:
         """float32 [n, V]; -inf outside a restricted head."""

@@ -1,16 +1,17 @@
 """Attention of the lean decoder: each part's rows over its own keys and values.
 
-The heads that share a key form the rows of one matrix product. Everything that doesn't change from layer to layer (views
-of the store, masks) is made once for a forward. Slots are read in multiples of ALIGN and at least FEW rows at a time: with
-those, float32 products give a row the same bits whatever stands beside it, so a verified row equals a row decoded alone.
+The heads that share a key form the rows of one matrix product. What doesn't change from layer to layer (buffers, views of
+them and of the store, masks) is made once for a stretch of layers. Slots are read in multiples of ALIGN and queries come at
+least FEW at a time: so a row's float32 products give nearly always the same bits whatever stands beside it, and a verified
+row those of a row decoded alone.
 """
 
 from __future__ import annotations
 
+from collections.abc import Iterator, Sequence
 from typing import final
 
 import torch
-import torch.nn.functional as F
 from torch import Tensor
 
 from ..errors import UnsupportedModel
@@ -22,74 +23,109 @@ from .packed import Part
 ALIGN = 16
 FEW = 4
 
-# From this many rows on, torch's fused attention beats three products.
-FUSED_ROWS = 32
+# Rows of a long prompt that attend together: few enough that most of what they mask isn't computed.
+BLOCK = 128
+
+
+@final
+class Stage:
+    """Buffers for the rows that go through a stretch of layers together.
+
+    queries, keys and values [n, all heads * head_dim] go in through `flat`, the heads' outputs come out in `mixed`
+    [n, heads * head_dim] of the given type; `normed` [n, width] of that type is for what norms give.
+    """
+
+    def __init__(
+        self, shape: Shape, parts: Sequence[Part], layer: int, dtype: torch.dtype, device: torch.device
+    ) -> None:
+        n = sum(part.n - part.idle(layer) for part in parts)
+        self.flat = torch.empty(n, shape.all_heads * shape.head_dim, device=device)
+        self.mixed = torch.empty(n, shape.heads * shape.head_dim, dtype=dtype, device=device)
+        self.normed = torch.empty(n, shape.width, dtype=dtype, device=device)
+        self._pairs = torch.view_as_complex(self.flat.view(n, shape.all_heads, -1, 2))
+        self._spans = list(self._split(shape, parts, layer))
+
+    def _split(self, shape: Shape, parts: Sequence[Part], layer: int) -> Iterator[Span]:
+        offset = 0
+        for part in parts:
+            if not isinstance(part.store, JointStore):
+                raise UnsupportedModel("this sequence was made for another runner; make it with the one that runs it")
+            part.store.reserve(part.committed + part.first + part.n + ALIGN, self.flat.device)
+            for first in range(part.idle(layer), part.n, BLOCK):
+                last = min(first + BLOCK, part.n)
+                rows = slice(offset, offset + last - first)
+                offset = rows.stop
+                yield Span(shape, part, part.store, (first, last), self.flat[rows], self.mixed[rows])
+
+    def attend(self, layer: int, factors: Tensor) -> None:
+        """Turn what stands in flat, keep its keys and values, put the outputs into mixed."""
+        self._pairs.mul_(factors)
+        for span in self._spans:
+            span.attend(layer)
 
 
 @final
 class Span:
-    """The rows of one part that take part in a stretch of layers, at `rows` among those of the whole forward."""
+    """Rows first..last of a part, at most BLOCK. It sees the keys and values of rows before it once they have attended."""
 
-    def __init__(self, shape: Shape, part: Part, idle: int, offset: int, device: torch.device) -> None:
-        if not isinstance(part.store, JointStore):
-            raise UnsupportedModel("this sequence was made for another runner; make it with the lean runner")
-        self.n = part.n - idle
-        self.rows = slice(offset, offset + self.n)
+    def __init__(
+        self, shape: Shape, part: Part, store: JointStore, rows: tuple[int, int], flat: Tensor, mixed: Tensor
+    ) -> None:
+        first, last = rows
+        n, group, width = last - first, shape.group, shape.head_dim
         self._shape = shape
-        self._part = part
-        self._device = device
-        self._end = part.committed + part.first + part.n
+        self._depths = part.depths[: part.first + last]
+        self._ancestors = None if part.ancestors is None else part.ancestors[first:last, : part.first + last]
+        self._committed = part.committed
+        self._n = n
+        self._end = part.committed + part.first + last
         self._length = -(-self._end // ALIGN) * ALIGN
-        self._new, self._keys, self._values = part.store.views(self._end - self.n, self._end, self._length, device)
         self._masks: dict[Pattern, Tensor | None] = {}
-
-    def attend(self, layer: int, heads: Tensor) -> Tensor:
-        """heads [n, all heads, head_dim], rotated: keep keys and values, give [n, heads * head_dim]."""
-        shape, n = self._shape, self.n
-        queries, group, width = shape.heads, shape.group, shape.head_dim
-        self._new[layer].copy_(heads.narrow(1, queries, 2 * shape.kv_heads))
-        mask = self._mask(shape.patterns[layer])
-        if n >= FUSED_ROWS:
-            return self._fused(layer, heads, mask)
-        if n == 1:
-            # rows beyond the group are other heads': they are computed and not read
-            count = max(group, FEW) if shape.kv_heads > 1 else group
-            query = heads.as_strided((shape.kv_heads, count, width), (group * width, width, 1), heads.storage_offset())
+        self._new, self._keys, self._values = store.views(self._end - n, self._end, self._length)
+        heads = flat.view(n, shape.all_heads, width)
+        self._own = heads[:, shape.heads :]
+        self._fresh = heads[:, : shape.heads].view(n, shape.kv_heads, group, width).transpose(0, 1)
+        count = max(n * group, FEW)
+        self._gathers = n > 1 or (shape.kv_heads - 1) * group + count > shape.all_heads
+        if self._gathers:
+            self._queries = flat.new_zeros(shape.kv_heads, count, width)
+            self._query_rows = self._queries[:, : n * group].unflatten(1, (n, group))
         else:
-            query = heads.narrow(1, 0, queries).view(n, shape.kv_heads, group, width).transpose(0, 1)
-            query = query.reshape(shape.kv_heads, n * group, width)
-        keys = self._keys[layer]
-        scores = torch.bmm(query, keys) if mask is None else torch.baddbmm(mask, query, keys)
-        mixed = torch.bmm(torch.softmax(scores, -1), self._values[layer])
-        if n == 1:
-            return mixed.narrow(1, 0, group).reshape(1, queries * width)
-        return mixed.view(shape.kv_heads, n, group, width).transpose(0, 1).reshape(n, queries * width)
+            # queries beyond a single row's own are other heads: computed and not read
+            self._queries = heads.as_strided((shape.kv_heads, count, width), (group * width, width, 1))
+        self._outputs = flat.new_empty(shape.kv_heads, count, width)
+        self._output_rows = self._outputs[:, : n * group].unflatten(1, (n, group)).transpose(0, 1)
+        self._mixed = mixed.view(n, shape.kv_heads, group, width)
 
-    def _fused(self, layer: int, heads: Tensor, mask: Tensor | None) -> Tensor:
-        query = heads.narrow(1, 0, self._shape.heads).transpose(0, 1)[None]
-        keys, values = self._keys[layer].mT[None], self._values[layer][None]
-        mask = None if mask is None else mask[0]
-        mixed = F.scaled_dot_product_attention(
-            query, keys, values, attn_mask=mask, scale=1.0, enable_gqa=self._shape.group > 1
-        )
-        return mixed[0].transpose(0, 1).reshape(self.n, -1)
+    def attend(self, layer: int) -> None:
+        self._new[layer].copy_(self._own)
+        if self._gathers:
+            self._query_rows.copy_(self._fresh)
+        pattern = self._shape.patterns[layer]
+        if pattern not in self._masks:
+            self._masks[pattern] = self._mask(pattern)
+        mask, keys = self._masks[pattern], self._keys[layer]
+        if mask is None:
+            scores = torch.bmm(self._queries, keys)
+        else:
+            scores = torch.baddbmm(mask, self._queries, keys)
+        torch.bmm(torch.softmax(scores, -1), self._values[layer], out=self._outputs)
+        self._mixed.copy_(self._output_rows)
 
     def _mask(self, pattern: Pattern) -> Tensor | None:
-        """0 or -inf, [1, n * group or 1, slots]; None if every row sees every slot."""
-        if pattern not in self._masks:
-            self._masks[pattern] = self._make_mask(pattern)
-        return self._masks[pattern]
-
-    def _make_mask(self, pattern: Pattern) -> Tensor | None:
-        part = self._part
-        seen = visible(pattern, part.committed, part.depths, self.n, part.ancestors)
+        """0 or -inf, [1, queries or 1, slots]; None if every row sees every slot."""
+        seen = visible(pattern, self._committed, self._depths, self._n, self._ancestors)
         if seen is None and self._end == self._length:
             return None
-        mask = torch.full((self.n, self._length), -torch.inf)
+        mask = torch.full((self._n, self._length), -torch.inf)
         if seen is None:
             mask[:, : self._end] = 0
         else:
             mask[:, : self._end].masked_fill_(seen, 0)
-        if 1 < self.n < FUSED_ROWS:
+        if self._n > 1:
             mask = mask.repeat_interleave(self._shape.group, 0)
-        return mask.to(self._device)[None]
+        missing = self._queries.shape[1] - len(mask)
+        if self._n > 1 and missing > 0:
+            # queries beyond the rows' own see something, lest they become NaN
+            mask = torch.cat([mask, mask.new_zeros(missing, self._length)])
+        return mask.to(self._queries.device)[None]

@@ -14,7 +14,7 @@ import torch
 from torch import Tensor, nn
 
 from ..errors import UnsupportedModel
-from .lean_layers import Layer
+from .lean_layers import HeadNorm, Layer, Norm
 from .lean_rope import interleaved
 from .lean_shape import Shape
 from .linear import Linear, Table, make_head, make_linear, make_table
@@ -75,7 +75,7 @@ class Decoder:
 
     embedding: Table
     layers: tuple[Layer, ...]
-    final_norm: Tensor
+    final_norm: Norm
     head: Linear
 
     @property
@@ -92,7 +92,7 @@ def build(source: Source, shape: Shape, rotary_dim: int, weights: str) -> Decode
     head: Linear = embedding
     if source.has("lm_head.weight"):
         head = make_head(source.take("lm_head.weight"), weights)
-    norm = _vector(source, "model.norm.weight") + source.offset
+    norm = _norm(source, shape, "model.norm.weight")
     if left := source.left():
         raise UnsupportedModel(f"the lean decoder doesn't know what {left[0]} is for ({len(left)} such parameters)")
     return Decoder(embedding, layers, norm, head)
@@ -111,8 +111,8 @@ def _layer(source: Source, shape: Shape, index: int, order: Tensor | None, weigh
             bias = bias if order is None else bias[order]
         return make_linear(matrices, weights, bias, order)
 
-    def norm(name: str | None) -> Tensor | None:
-        return None if name is None else _vector(source, f"{prefix}{name}.weight") + source.offset
+    def norm(name: str | None) -> Norm | None:
+        return None if name is None else _norm(source, shape, f"{prefix}{name}.weight")
 
     norms = shape.norms
     return Layer(
@@ -126,20 +126,22 @@ def _layer(source: Source, shape: Shape, index: int, order: Tensor | None, weigh
         after_attention=norm(norms.after_attention),
         before_mlp=norm(norms.before_mlp),
         after_mlp=norm(norms.after_mlp),
-        head_norm=_head_norm(source, shape, f"{prefix}self_attn.", order),
+        head_norms=_head_norms(source, shape, f"{prefix}self_attn.", order),
     )
 
 
-def _head_norm(source: Source, shape: Shape, prefix: str, order: Tensor | None) -> Tensor | None:
-    """The weights that normalise queries and keys, in the order of their rows; see Layer."""
+def _head_norms(source: Source, shape: Shape, prefix: str, order: Tensor | None) -> tuple[HeadNorm, ...]:
+    """The norms of queries and keys, weights in the order of their rows."""
     if not source.has(f"{prefix}q_norm.weight"):
-        return None
+        return ()
     query, key = (_vector(source, f"{prefix}{name}_norm.weight") + source.offset for name in ("q", "k"))
-    each = query.shape[0] == shape.head_dim
+    each, split = query.shape[0] == shape.head_dim, shape.heads * shape.head_dim
     flat = torch.cat([query.repeat(shape.heads), key.repeat(shape.kv_heads)]) if each else torch.cat([query, key])
     if order is not None:
         flat = flat[order[: flat.shape[0]]]
-    return flat.view(-1, shape.head_dim) if each else flat
+    if each:
+        return (HeadNorm(0, flat.view(-1, shape.head_dim), shape.eps),)
+    return HeadNorm(0, flat[:split], shape.eps), HeadNorm(split, flat[split:], shape.eps)
 
 
 def _order(shape: Shape, rotary_dim: int, device: torch.device) -> Tensor:
@@ -151,3 +153,7 @@ def _order(shape: Shape, rotary_dim: int, device: torch.device) -> Tensor:
 
 def _vector(source: Source, name: str) -> Tensor:
     return dense(source.take(name)).float()
+
+
+def _norm(source: Source, shape: Shape, name: str) -> Norm:
+    return Norm(_vector(source, name) + source.offset, shape.eps)

@@ -52,7 +52,7 @@ class Rotation:
         self.rotary_dim = shape.head_dim if turning is None else 2 * self._turns(turning, 1).shape[1]
 
     def factors(self, rope: str | None, positions: Tensor, longest: int) -> Tensor:
-        """What to multiply heads at these positions by: complex [n, all heads, head_dim / 2]. longest: above all positions."""
+        """What to multiply heads at these positions by: complex [n, all heads, head_dim / 2]. longest: above them all."""
         table = self._tables.get(rope)
         if table is None or table.shape[0] < longest:
             table = self._tables[rope] = self._table(rope, -(-longest // BLOCK) * BLOCK)

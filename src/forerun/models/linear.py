@@ -122,7 +122,8 @@ class Int8(Table):
         self._scales = grid.scales.bfloat16()
 
     def __call__(self, x: Tensor) -> Tensor:
-        x = x.to(torch.bfloat16)
+        if x.dtype != torch.bfloat16:
+            x = x.to(torch.bfloat16)
         if x.shape[0] < DENSE_ROWS:
             y = torch._weight_int8pack_mm(x, self._codes, self._scales)
         else:
@@ -137,7 +138,7 @@ class Int8(Table):
 
     @property
     def nbytes(self) -> int:
-        return self._codes.nbytes + self._scales.nbytes
+        return int(self._codes.nbytes + self._scales.nbytes)
 
 
 @final
@@ -158,7 +159,8 @@ class Int4(Linear):
         self._product = torch.ops.aten._weight_int4pack_mm_for_cpu.default
 
     def __call__(self, x: Tensor) -> Tensor:
-        x = x.to(torch.bfloat16)
+        if x.dtype != torch.bfloat16:
+            x = x.to(torch.bfloat16)
         if x.shape[0] < DENSE_ROWS or not self._known_order:
             y: Tensor = self._product(x, self._packed, GROUP, self._scales)
         else:
@@ -170,9 +172,10 @@ class Int4(Linear):
     def _columns(self) -> Tensor:
         """The weights transposed, bfloat16 [columns, rows]."""
         codes = _unpack(self._packed).view(torch.int8).sub_(8)
-        groups = codes.view(self._scales.shape[0], GROUP, -1).to(torch.bfloat16)
-        scales, middle = self._scales[..., 0].unsqueeze(1), self._scales[..., 1].unsqueeze(1)
-        return torch.addcmul(middle, groups, scales).view(codes.shape)
+        # in float32: a bfloat16 product with repeated scales isn't vectorised
+        scales, middle = self._scales.float().unbind(-1)
+        groups = codes.view(scales.shape[0], GROUP, -1).float()
+        return torch.addcmul(middle[:, None], groups, scales[:, None], out=groups).view(codes.shape).bfloat16()
 
     def dense(self) -> Tensor:
         if not self._known_order:
@@ -181,7 +184,7 @@ class Int4(Linear):
 
     @property
     def nbytes(self) -> int:
-        return self._packed.nbytes + self._scales.nbytes
+        return int(self._packed.nbytes + self._scales.nbytes)
 
 
 def _unpack(packed: Tensor) -> Tensor:
