@@ -12,8 +12,10 @@ END = 257
 TEMPLATE = "{% for message in messages %}{{ '<' + message.role + '>' + message.content }}{% endfor %}"
 
 
-def write_gguf(path: Path, architecture: str = "llama", layers: int = 2, seed: int = 0) -> Path:
-    """Random float32 weights; END ends a text."""
+def write_gguf(
+    path: Path, architecture: str = "llama", layers: int = 2, seed: int = 0, kind: str = "F32", tied: bool = False
+) -> Path:
+    """Random weights, matrices of the given type; END ends a text."""
     rng = np.random.default_rng(seed)
     writer = gguf.GGUFWriter(path, architecture)
     writer.add_context_length(128)
@@ -47,9 +49,16 @@ def write_gguf(path: Path, architecture: str = "llama", layers: int = 2, seed: i
             f"blk.{layer}.ffn_down": (32, 64),
             f"blk.{layer}.ffn_norm": (32,),
         }
+    quantised = gguf.GGMLQuantizationType[kind]
     for name, shape in shapes.items():
         values = rng.normal(scale=0.25, size=shape) if len(shape) == 2 else np.ones(shape)
-        writer.add_tensor(f"{name}.weight", values.astype(np.float32))
+        values = values.astype(np.float32)
+        if tied and name == "output":
+            continue
+        if len(shape) == 2 and kind != "F32":
+            writer.add_tensor(f"{name}.weight", gguf.quants.quantize(values, quantised), raw_dtype=quantised)
+        else:
+            writer.add_tensor(f"{name}.weight", values)
     writer.write_header_to_file()
     writer.write_kv_data_to_file()
     writer.write_tensors_to_file()

@@ -18,9 +18,10 @@ from torch import Tensor
 from ..errors import UnsupportedOption
 from .weights import GROUP, Int4Grid, Int8Grid, Matrix, dense, middle_of, quantise_int8, stack_int4
 
-# From this many rows on, unpacking the weights and one dense product beat the small kernels (measured on AVX-512 cores,
-# SmolLM2-135M).
-DENSE_ROWS = 128
+# From this many rows on, unpacking the weights and one dense product beat the small kernels (measured on AVX-512 cores with
+# SmolLM2-135M: they meet at 55 and 210 rows).
+DENSE_ROWS_INT8 = 64
+DENSE_ROWS_INT4 = 192
 
 # Rows of a 4-bit matrix that aten packs together.
 BLOCK = 64
@@ -124,7 +125,7 @@ class Int8(Table):
     def __call__(self, x: Tensor) -> Tensor:
         if x.dtype != torch.bfloat16:
             x = x.to(torch.bfloat16)
-        if x.shape[0] < DENSE_ROWS:
+        if x.shape[0] < DENSE_ROWS_INT8:
             y = torch._weight_int8pack_mm(x, self._codes, self._scales)
         else:
             y = F.linear(x, self._codes.to(torch.bfloat16)).mul_(self._scales)
@@ -156,12 +157,12 @@ class Int4(Linear):
         self._scales = torch.stack([scales, middle], -1).transpose(0, 1).bfloat16().contiguous()
         self._padded = missing > 0
         self._known_order = torch.equal(_unpack(self._packed[:BLOCK]), codes[:BLOCK].T)
-        self._product = torch.ops.aten._weight_int4pack_mm_for_cpu.default
+        self._product = torch._weight_int4pack_mm_for_cpu
 
     def __call__(self, x: Tensor) -> Tensor:
         if x.dtype != torch.bfloat16:
             x = x.to(torch.bfloat16)
-        if x.shape[0] < DENSE_ROWS or not self._known_order:
+        if x.shape[0] < DENSE_ROWS_INT4 or not self._known_order:
             y: Tensor = self._product(x, self._packed, GROUP, self._scales)
         else:
             y = x @ self._columns()
