@@ -15,6 +15,7 @@ from forerun.errors import InvalidModelFile, UnsupportedModel, UnsupportedOption
 from forerun.models.lean import LeanRunner
 from forerun.models.lean_gguf import GRIDS, GgufSource, lean_from_gguf
 from forerun.models.lean_shape import PRE
+from forerun.models.load import open_model
 from forerun.models.quiet import quiet
 from forerun.models.sequence import Sequence
 from forerun.models.weights import quantise_int4
@@ -114,6 +115,15 @@ def test_the_name_is_the_files(tmp_path: Path) -> None:
     file = write_gguf(tmp_path / "tiny.gguf")
     assert lean_from_gguf(file, configuration(file)).name == "tiny"
     assert lean_from_gguf(file, configuration(file), name="other").name == "other"
+
+
+def test_opening_a_file_in_int4_keeps_its_codes(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("FORERUN_CACHE", str(tmp_path / "cache"))
+    file = write_gguf(tmp_path / "tiny.gguf", kind="Q4_1")
+    opened = open_model(file, weights="int4", device="cpu").runner
+    assert isinstance(opened, LeanRunner)
+    assert torch.equal(logits(opened), logits(lean_from_gguf(file, configuration(file), "int4")))
+    assert not torch.equal(logits(opened), logits(LeanRunner.from_model(by_transformers(file), "int4")))
 
 
 def test_a_tensor_that_has_no_place_is_refused(tmp_path: Path) -> None:

@@ -12,8 +12,8 @@ from transformers import GenerationConfig, T5Config, T5ForConditionalGeneration
 
 from forerun.errors import ForerunError, InvalidModelFile, ModelNotFound, UnsupportedModel, UnsupportedOption
 from forerun.models import load as module
-from forerun.models.load import default_device, device_of, dtype_of, open_model
 from forerun.models.lean import LeanRunner
+from forerun.models.load import default_device, device_of, dtype_of, open_model
 from forerun.models.runner import HFRunner
 from forerun.models.sequence import Sequence
 from forerun.testing import END, save_tiny, tiny_model, tiny_tokenizer

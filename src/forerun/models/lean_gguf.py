@@ -22,6 +22,8 @@ from .weights import Int4Grid, Matrix, check_weights
 
 # Whether a file of this architecture has the components that rotate together side by side.
 PAIRS_TOGETHER = {"llama": True, "qwen2": False, "qwen3": False, "gemma3": False}
+# The same, by transformers' names.
+FAMILIES = frozenset({"llama", "qwen2", "qwen3", "gemma3_text"})
 NAMES = {
     "token_embd": "model.embed_tokens",
     "output_norm": "model.norm",

@@ -15,6 +15,8 @@ from ..errors import InvalidModelFile, ModelNotFound, UnsupportedModel, Unsuppor
 from .checks import check_quantisation, check_structure
 from .gguf import converted
 from .lean import LeanRunner
+from .lean_gguf import FAMILIES as GGUF_FAMILIES
+from .lean_gguf import lean_from_gguf
 from .lean_shape import lean_applies
 from .locate import locate
 from .quiet import quiet
@@ -81,7 +83,7 @@ def open_model(
     name = path.resolve().name.removesuffix(".gguf") if path == Path(model).expanduser() else str(model)
     reason = "runner 'hf' was asked for" if runner == "hf" else lean_applies(opened.config.get_text_config())
     if reason is None:
-        return _lean(opened, tokenizer, name, weights)
+        return _lean(opened, tokenizer, name, weights, path if path.is_file() else None)
     if weights or runner == "lean":
         raise UnsupportedOption(f"{name} can't run on the lean decoder, which small weights need: {reason}")
     return _checked(opened, tokenizer, name)
@@ -166,10 +168,16 @@ def _checked(model: Any, tokenizer: Any | None, name: str) -> Loaded:
     return Loaded(runner, tokenizer, _eos_of(model, tokenizer), runner.name)
 
 
-def _lean(model: Any, tokenizer: Any | None, name: str, weights: str) -> Loaded:
-    """The model on the lean decoder, which empties it; what small weights change is not an error of the decoder."""
+def _lean(model: Any, tokenizer: Any | None, name: str, weights: str, file: Path | None) -> Loaded:
+    """The model on the lean decoder, which empties it; what small weights change is not an error of the decoder.
+
+    4-bit weights come straight from a GGUF file that may hold such, not from the floats that were made of it.
+    """
     check_structure(model)
     eos = _eos_of(model, tokenizer)
+    straight = weights == "int4" and model.device.type == "cpu" and model.config.model_type in GGUF_FAMILIES
+    if file is not None and straight:
+        return Loaded(lean_from_gguf(file, model.config, weights, name), tokenizer, eos, name)
     expected = None if weights else own_logits(model)
     runner = LeanRunner.from_model(model, weights, name)
     if expected is not None:
