@@ -11,7 +11,7 @@ from .policies import bounded, fixed, heuristic, threshold
 from .policies.base import POLICIES, PolicyFactory
 
 # what forerun generate does unless told otherwise
-DEFAULT_DRAFTER, DEFAULT_POLICY = "lookup", "heuristic"
+DEFAULT_DRAFTER, DEFAULT_POLICY = "lookup", "fixed"
 
 REGISTERED = (none, draft_model, lookup, self_draft, fixed, threshold, heuristic, bounded)
 

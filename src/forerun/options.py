@@ -40,17 +40,9 @@ class Options:
     speculate: bool = True
 
     def sampling(self) -> Sampling:
-        return Sampling(
-            temperature=self.temperature,
-            top_k=self.top_k,
-            top_p=self.top_p,
-            min_p=self.min_p,
-            repetition_penalty=self.repetition_penalty,
-            frequency_penalty=self.frequency_penalty,
-            presence_penalty=self.presence_penalty,
-            no_repeat_ngram=self.no_repeat_ngram,
-            processors=stateless(self.processors),
-        )
+        """How rows become laws. Raises UnsupportedOption on a processor that keeps state, ValueError out of range."""
+        shared = {field.name: getattr(self, field.name) for field in fields(Sampling)}
+        return Sampling(**{**shared, "processors": stateless(self.processors)})
 
     def logprob_options(self) -> LogprobOptions | None:
         if self.logprobs is None:

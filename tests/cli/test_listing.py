@@ -30,7 +30,7 @@ def test_every_method_is_listed_with_options_and_source(forerun: Call, command: 
 def test_options_have_types_and_defaults(forerun: Call) -> None:
     told = {one["name"]: one["options"] for one in json.loads(forerun("policies", "--json").out)}
 
-    assert told["fixed"] == [{"name": "k", "type": "a whole number", "required": False, "default": 5}]
+    assert told["fixed"] == [{"name": "k", "type": "a whole number", "required": False, "default": 3}]
     assert told["bounded"][-1]["type"] == "the options of inner"
     drafters = {one["name"]: one["options"] for one in json.loads(forerun("drafters", "--json").out)}
     assert drafters["draft_model"][0]["required"]
@@ -44,7 +44,7 @@ def test_tables_say_the_same_to_a_reader(forerun: Call) -> None:
     assert "--exit-layer" in out
     assert "2404.16710" in out
     assert "needed" in out
-    assert "default 5" in forerun("policies").out
+    assert "default 3" in forerun("policies").out
 
 
 def test_bundled_models_and_tested_families_are_listed(forerun: Call) -> None:

@@ -41,7 +41,7 @@ def refused(ran: Ran) -> str:
         (("--policy", "guess"), "unknown policy 'guess'; known: "),
         (
             ("--drafter", "lookup", "--exit-layer", "2"),
-            "--exit-layer is no option of drafter 'lookup' or policy 'heuristic'; theirs:",
+            "--exit-layer is no option of drafter 'lookup' or policy 'fixed'; theirs:",
         ),
         (("--policy", "bounded", "--inner", "guess"), "unknown policy 'guess'; known: "),
         (("--policy", "bounded", "--inner", "fixed", "--confidence", "1"), "policy 'fixed' has no option 'confidence'"),

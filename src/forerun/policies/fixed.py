@@ -19,7 +19,7 @@ class Fixed(LengthPolicy):
 
 
 @POLICIES("fixed", source="Leviathan et al., arXiv 2211.17192")
-def build(*, k: int = 5) -> PolicyFactory:
+def build(*, k: int = 3) -> PolicyFactory:
     """Always k steps: k tokens of a chain, k levels of a tree."""
     if k < 1:
         raise ValueError(f"k must be at least 1, got {k}; for plain decoding take drafter 'none'")
