@@ -12,6 +12,7 @@ from collections.abc import Iterator, Sequence
 from typing import final
 
 import torch
+import torch.nn.functional as F
 from torch import Tensor
 
 from ..errors import UnsupportedModel
@@ -80,7 +81,7 @@ class Span:
         self._n = n
         self._end = part.committed + part.first + last
         self._length = -(-self._end // ALIGN) * ALIGN
-        self._masks: dict[Pattern, Tensor | None] = {}
+        self._masks: dict[Pattern, tuple[Tensor, Tensor] | None] = {}
         self._new, self._keys, self._values = store.views(self._end - n, self._end, self._length)
         heads = flat.view(n, shape.all_heads, width)
         self._own = heads[:, shape.heads :]
@@ -93,6 +94,8 @@ class Span:
         else:
             # queries beyond a single row's own are other heads: computed and not read
             self._queries = heads.as_strided((shape.kv_heads, count, width), (group * width, width, 1))
+        self._scores = flat.new_empty(shape.kv_heads, count, self._length)
+        self._shares = torch.empty_like(self._scores)
         self._outputs = flat.new_empty(shape.kv_heads, count, width)
         self._output_rows = self._outputs[:, : n * group].unflatten(1, (n, group)).transpose(0, 1)
         self._mixed = mixed.view(n, shape.kv_heads, group, width)
@@ -104,28 +107,32 @@ class Span:
         pattern = self._shape.patterns[layer]
         if pattern not in self._masks:
             self._masks[pattern] = self._mask(pattern)
-        mask, keys = self._masks[pattern], self._keys[layer]
-        if mask is None:
-            scores = torch.bmm(self._queries, keys)
-        else:
-            scores = torch.baddbmm(mask, self._queries, keys)
-        torch.bmm(torch.softmax(scores, -1), self._values[layer], out=self._outputs)
+        torch.bmm(self._queries, self._keys[layer], out=self._scores)
+        if (masked := self._masks[pattern]) is not None:
+            columns, mask = masked
+            columns.add_(mask)
+        torch.softmax(self._scores, -1, out=self._shares)
+        torch.bmm(self._shares, self._values[layer], out=self._outputs)
         self._mixed.copy_(self._output_rows)
 
-    def _mask(self, pattern: Pattern) -> Tensor | None:
-        """0 or -inf, [1, queries or 1, slots]; None if every row sees every slot."""
-        seen = visible(pattern, self._committed, self._depths, self._n, self._ancestors)
-        if seen is None and self._end == self._length:
-            return None
-        mask = torch.full((self._n, self._length), -torch.inf)
+    def _mask(self, pattern: Pattern) -> tuple[Tensor, Tensor] | None:
+        """The columns of the scores that some row must not see, and 0 or -inf to be added; None if all see all.
+
+        Behind a prefix that no window cuts, only the scratch rows' columns are masked.
+        """
+        reach = self._committed + max(self._depths)
+        cut = any(limit is not None and reach >= limit for limit in (pattern.window, pattern.chunk))
+        start = 0 if cut else self._committed
+        seen = visible(pattern if cut else Pattern(), self._committed - start, self._depths, self._n, self._ancestors)
         if seen is None:
-            mask[:, : self._end] = 0
-        else:
-            mask[:, : self._end].masked_fill_(seen, 0)
+            start = self._end
+            if start == self._length:
+                return None
+        mask = torch.full((self._n, self._length - start), -torch.inf)
+        if seen is not None:
+            mask[:, : self._end - start].masked_fill_(seen, 0)
         if self._n > 1:
             mask = mask.repeat_interleave(self._shape.group, 0)
-        missing = self._queries.shape[1] - len(mask)
-        if self._n > 1 and missing > 0:
             # queries beyond the rows' own see something, lest they become NaN
-            mask = torch.cat([mask, mask.new_zeros(missing, self._length)])
-        return mask.to(self._queries.device)[None]
+            mask = F.pad(mask, (0, 0, 0, self._queries.shape[1] - len(mask)))
+        return self._scores[:, :, start:], mask.to(self._scores.device)
