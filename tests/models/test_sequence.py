@@ -369,7 +369,9 @@ def test_the_random_walk_notices_a_broken_cache(model, runner, monkeypatch, muta
     if mutant == "keeps the order":
         monkeypatch.setattr(LayerStore, "move", lambda self, slots, start: None)
     elif mutant == "keeps one row late":
-        monkeypatch.setattr(LayerStore, "move", lambda self, slots, start: move(self, [slot + 1 for slot in slots], start))
+        monkeypatch.setattr(
+            LayerStore, "move", lambda self, slots, start: move(self, [slot + 1 for slot in slots], start)
+        )
     else:
         monkeypatch.setattr(module, "shared_prefix", lambda one, other: min(len(one), len(other)))
     with pytest.raises(AssertionError):

@@ -92,7 +92,9 @@ def test_every_drafter_writes_what_transformers_writes(drafter: str) -> None:
 
 
 def test_one_prompt_alone_and_a_stream_write_the_same() -> None:
-    engine = load("smollm2", dtype="float32", drafter="self", drafter_options={"skip_attention": (12, 20), "skip_mlp": (15,)})
+    engine = load(
+        "smollm2", dtype="float32", drafter="self", drafter_options={"skip_attention": (12, 20), "skip_mlp": (15,)}
+    )
     assert engine.generate(PROMPTS[5], max_new_tokens=NEW).ids == wanted(PROMPTS[5])
     pieces = list(engine.stream(PROMPTS[1], max_new_tokens=NEW))
     assert "".join(piece.text for piece in pieces) == tokenizer().decode(wanted(PROMPTS[1]), skip_special_tokens=True)
