@@ -47,6 +47,16 @@ def test_it_grows_and_keeps_what_it_holds() -> None:
     assert torch.equal(got[:, :2], keys)
 
 
+def test_views_made_after_it_grew_are_of_what_it_holds_now() -> None:
+    one = store(capacity=4)
+    one.reserve(4, torch.device("cpu"))
+    one.views(0, 1, 4)
+    one.reserve(5, torch.device("cpu"))
+    keys = rows(4)
+    one.write(2, 0, keys, keys)
+    assert torch.equal(one.views(0, 1, 4)[1][2].mT, keys)
+
+
 def test_reserving_less_changes_nothing() -> None:
     one = store()
     one.write(0, 0, rows(1), rows(1))

@@ -29,15 +29,18 @@ class JointStore(Store):
         self._heads = heads
         self._width = width
         self._buffer: Tensor | None = None
+        # the views that were read last and their length, which stays for some steps of a growing text
+        self._read: tuple[int, Layers, Layers] | None = None
 
     def views(self, start: int, end: int, length: int) -> tuple[Layers, Layers, Layers]:
         """A layer each: slots start..end to write [n, 2 * heads, width], and the first `length` slots to read, as keys
         [heads, width, length] and values [heads, length, width]. They must be reserved.
         """
         assert self._buffer is not None, "reserve slots before they are used"
-        new = self._buffer[:, :, start:end].transpose(1, 2).unbind()
-        keys = self._buffer[:, : self._heads, :length].mT.unbind()
-        return new, keys, self._buffer[:, self._heads :, :length].unbind()
+        if self._read is None or self._read[0] != length:
+            keys = self._buffer[:, : self._heads, :length].mT.unbind()
+            self._read = length, keys, self._buffer[:, self._heads :, :length].unbind()
+        return self._buffer[:, :, start:end].transpose(1, 2).unbind(), self._read[1], self._read[2]
 
     def reserve(self, length: int, device: torch.device) -> None:
         """Hold at least this many slots; what was held stays. Views made before see none of what comes."""
@@ -48,7 +51,7 @@ class JointStore(Store):
         grown = torch.zeros(self._layers, 2 * self._heads, self.capacity, self._width, device=device)
         if self._buffer is not None:
             grown[:, :, : self._buffer.shape[2]] = self._buffer
-        self._buffer = grown
+        self._buffer, self._read = grown, None
 
     def write(self, layer: int, slot: int, keys: Tensor, values: Tensor) -> tuple[Tensor, Tensor]:
         end = slot + keys.shape[1]
