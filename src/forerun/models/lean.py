@@ -15,6 +15,7 @@ from typing import Any, final
 import torch
 from torch import Tensor
 
+from ..errors import UnsupportedOption
 from .joint_store import JointStore
 from .lean_attention import Stage
 from .lean_build import Decoder, ModelSource, Source, build
@@ -73,7 +74,16 @@ class LeanRunner(Runner):
         return JointStore(self.num_layers, self._shape.kv_heads, self._shape.head_dim, capacity)
 
     def check_plan(self, plan: LayerPlan) -> None:
-        """Every sublayer of these families only adds to the stream, so any may be left out."""
+        """Every sublayer of these families only adds to the stream, so any may be left out.
+
+        Raises UnsupportedOption on weights or a head that were not added.
+        """
+        for kind, name, known in (
+            ("weights", plan.weights, self._layers),
+            ("head", plan.head, {"": None} | self._heads),
+        ):
+            if name not in known:
+                raise UnsupportedOption(f"{self.name} holds no {kind} {name!r}; add them before a plan names them")
 
     def add_weights(self, name: str) -> None:
         check_weights(name)
