@@ -9,11 +9,14 @@ from forerun.drafters.base import Parts
 from forerun.drafters.lookup import Lookup
 from forerun.drafters.none import NoDraft
 from forerun.methods import drafter_factory, policy_factory
+from forerun.models.identity import Identity
 from forerun.models.pool import Pool
 from forerun.models.runner import HFRunner
 from forerun.policies.bounded import Bounded
 from forerun.policies.fixed import Fixed
 from forerun.testing import tiny_model
+
+IDENTITY = Identity("llama", 2, 32, 64, "0" * 16)
 
 
 @pytest.fixture(scope="module")
@@ -21,7 +24,7 @@ def parts() -> Parts:
     def nothing_to_load(model: object) -> tuple[Pool, None]:
         raise AssertionError(f"no test of this file loads a model, got {model}")
 
-    return Parts(Pool(HFRunner(tiny_model("llama"))), None, nothing_to_load)
+    return Parts(Pool(HFRunner(tiny_model("llama"))), IDENTITY, None, nothing_to_load)
 
 
 def test_every_promised_method_is_registered() -> None:

@@ -11,7 +11,7 @@ from typing import Any, final
 
 import torch
 
-from .answer import Answer, Piece
+from .answer import Answer, Piece, Result
 from .chance import Seeded
 from .core import Context, Round
 from .decode import decode
@@ -60,18 +60,29 @@ class Engine:
         number of tokens. Raises ValueError before anything runs if a prompt or an option is no good.
         """
         many = is_many(prompt)
+        prompts = prompt if many else [prompt]
+        results = dict(self.each(((one, options) for one in prompts), max_batch=max_batch))
+        ordered = [results[index] for index in range(len(prompts))]
+        return ordered if many else ordered[0]
+
+    def each(
+        self, requests: Iterable[tuple[Any, Mapping[str, Any]]], *, max_batch: int = 16
+    ) -> Iterator[tuple[int, Result]]:
+        """Answer prompts, each with its own options: (number of the request, Result) in the order in which they end.
+
+        Up to max_batch of them share each forward. Everything is checked before anything runs; raises what generate
+        raises. Closing the iterator ends the requests.
+        """
         if max_batch < 1:
             raise ValueError(f"max_batch must be at least 1, got {max_batch}")
-        jobs = self._jobs(prompt if many else [prompt], options)
-        results = {index: piece.result for index, piece in self._run(jobs, max_batch) if piece.result is not None}
-        ordered = [results[index] for index in range(len(jobs))]
-        return ordered if many else ordered[0]
+        jobs = [self._job(prompt, options_from(options)) for prompt, options in requests]
+        return ((index, piece.result) for index, piece in self._run(jobs, max_batch) if piece.result is not None)
 
     def stream(self, prompt: Any, **options: Any) -> Iterator[Piece]:
         """Answer one prompt piece by piece; the last piece carries the Result. Closing the iterator ends the request."""
         if is_many(prompt):
             raise UnsupportedOption("stream takes one prompt; use generate for several at once")
-        jobs = self._jobs([prompt], options)
+        jobs = [self._job(prompt, options_from(options))]
         return (piece for _, piece in self._run(jobs, 1))
 
     def using(
@@ -104,17 +115,12 @@ class Engine:
         for pool in self._pools:
             pool.clear()
 
-    def _jobs(self, prompts: Iterable[Any], given: Mapping[str, Any]) -> list[_Job]:
-        """Everything is checked here, before anything runs."""
-        options = options_from(given)
+    def _job(self, prompt: Any, options: Options) -> _Job:
         if options.stop_strings() and self.tokenizer is None:
             raise UnsupportedOption("stop strings need a tokenizer; load the model with one")
-        jobs: list[_Job] = []
-        for prompt in prompts:
-            context = self._context(prompt, options)
-            answer = Answer(context, self.tokenizer, options.stop_strings(), options.logprob_options())
-            jobs.append(_Job(context, answer, options.speculate))
-        return jobs
+        context = self._context(prompt, options)
+        answer = Answer(context, self.tokenizer, options.stop_strings(), options.logprob_options())
+        return _Job(context, answer, options.speculate)
 
     def _run(self, jobs: list[_Job], max_batch: int) -> Iterator[tuple[int, Piece]]:
         waiting = iter(range(len(jobs)))
@@ -190,17 +196,13 @@ def load(
         form = {"weights": weights, "runner": runner} if isinstance(other, str | Path) else {}
         draft = open_model(other, **{**place, **form})
         pools.append(Pool(draft.runner, drafting=True))
-        return pools[-1], _vocabulary(draft.tokenizer)
+        return pools[-1], draft.vocabulary
 
     make_policy = policy_factory(policy, policy_options)
     loaded = open_model(model, tokenizer=tokenizer, weights=weights, runner=runner, **place)
     pools.append(Pool(loaded.runner))
-    parts = Parts(pools[0], _vocabulary(loaded.tokenizer), opened, _encoder(loaded.tokenizer))
+    parts = Parts(pools[0], loaded.identity, loaded.vocabulary, opened, _encoder(loaded.tokenizer))
     return Engine(loaded, parts, pools, drafter_factory(drafter, drafter_options, parts), make_policy)
-
-
-def _vocabulary(tokenizer: Any | None) -> dict[str, int] | None:
-    return None if tokenizer is None else dict(tokenizer.get_vocab())
 
 
 def _encoder(tokenizer: Any | None) -> Callable[[str], list[int]] | None:

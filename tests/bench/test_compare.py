@@ -8,8 +8,8 @@ import pytest
 import forerun
 from forerun.bench import compare as module
 from forerun.bench.compare import compare, count_runs
-from forerun.bench.questions import Question
 from forerun.core import Verdict
+from forerun.questions import Question
 from forerun.testing import tiny_model, tiny_tokenizer
 
 OPTIONS = {"max_new_tokens": 10}

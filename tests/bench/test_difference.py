@@ -9,7 +9,7 @@ import torch
 import forerun
 from forerun.bench.difference import first_difference, rounding_margin, shared_length
 from forerun.bench.measure import Run, run_question
-from forerun.bench.questions import Question
+from forerun.questions import Question
 
 OPTIONS = {"max_new_tokens": 6, "speculate": False}
 ASKED = Question(("one", "two"))

@@ -5,7 +5,7 @@ import pytest
 import forerun
 from forerun.bench import measure
 from forerun.bench.measure import run_question
-from forerun.bench.questions import Question
+from forerun.questions import Question
 
 OPTIONS = {"max_new_tokens": 8}
 

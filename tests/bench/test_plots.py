@@ -5,11 +5,11 @@ import pytest
 
 from forerun.bench import plots
 from forerun.bench.plots import check_plotting, write_plots
-from forerun.bench.questions import Question
 from forerun.bench.race import run_race
 from forerun.bench.report import report_of
 from forerun.bench.suite import Item
 from forerun.errors import UnsupportedOption
+from forerun.questions import Question
 
 from .samples import Scripted
 

@@ -3,10 +3,10 @@ from typing import Any
 
 import pytest
 
-from forerun.bench.questions import Question
 from forerun.bench.race import Race, run_race
 from forerun.bench.report import by_category, overall, report_of
 from forerun.bench.suite import Item
+from forerun.questions import Question
 
 from .samples import Scripted
 

@@ -10,10 +10,12 @@ from forerun.drafters.base import Drafter, Parts
 from forerun.drafters.draft_model import build, compare_vocabularies
 from forerun.drive import drive
 from forerun.errors import UnsupportedOption
+from forerun.models.identity import Identity
 from forerun.models.pool import Pool
 from forerun.models.runner import HFRunner
 from forerun.testing import tiny_model
 
+IDENTITY = Identity("llama", 2, 32, 64, "0" * 16)
 TARGET = {"a": 0, "b": 1, "c": 2}
 GREEDY = Sampling()
 
@@ -30,7 +32,9 @@ def small() -> Any:
 
 def made(target: Pool, model: Any, ours: Any = None, theirs: Any = None) -> tuple[Drafter, Pool]:
     pool = Pool(HFRunner(model), drafting=True)
-    parts = Parts(target, ours, lambda other: (pool, theirs) if other == "small" else pytest.fail("another model"))
+    parts = Parts(
+        target, IDENTITY, ours, lambda other: (pool, theirs) if other == "small" else pytest.fail("another model")
+    )
     return build(parts, model="small")(target.take()), pool
 
 

@@ -11,10 +11,12 @@ from forerun.drafters.base import Drafter, Parts
 from forerun.drafters.self_draft import build
 from forerun.drive import drive
 from forerun.errors import UnsupportedModel, UnsupportedOption
+from forerun.models.identity import Identity
 from forerun.models.pool import Pool
 from forerun.models.runner import HFRunner
 from forerun.testing import tiny_model
 
+IDENTITY = Identity("llama", 2, 32, 64, "0" * 16)
 IDS = [5, 6, 7, 5, 6]
 GREEDY = Sampling()
 
@@ -30,7 +32,7 @@ def pool(model: Any) -> Pool:
 
 
 def parts(pool: Pool) -> Parts:
-    return Parts(pool, None, lambda other: pytest.fail("nothing is to be loaded"))
+    return Parts(pool, IDENTITY, None, lambda other: pytest.fail("nothing is to be loaded"))
 
 
 def drafted(pool: Pool, number: int, sampling: Sampling = GREEDY, **options: Any) -> list[Any]:

@@ -16,6 +16,7 @@ from forerun.decode import decode
 from forerun.drafters import lookup, none, self_draft  # noqa: F401
 from forerun.drafters.base import DRAFTERS, Parts
 from forerun.drive import Batch
+from forerun.models.identity import Identity
 from forerun.models.load import open_model
 from forerun.models.pool import Pool
 from forerun.models.sequence import Sequence
@@ -25,6 +26,7 @@ from forerun.testing import FAMILIES, WINDOW, tiny_model
 
 from .running import chain, finish, off, own_logits, text, together
 
+IDENTITY = Identity("llama", 2, 32, 64, "0" * 16)
 LENGTHS = (21, 40)
 NEW = 20
 
@@ -127,7 +129,9 @@ def test_greedy_text_equals_transformers_own_with_every_drafter_in_a_batch(famil
     pool = Pool(open_model(model).runner)
     policy = POLICIES.entry("fixed").build(k=3)
     for method, (name, options) in METHODS.items():
-        factory = DRAFTERS.check(name, options).build(Parts(pool, None, lambda name: pytest.fail(name)), **options)
+        factory = DRAFTERS.check(name, options).build(
+            Parts(pool, IDENTITY, None, lambda name: pytest.fail(name)), **options
+        )
         batch: Batch[Any] = Batch()
         contexts = [Context(list(prompt), Seeded(1), Sampling(), NEW) for prompt in prompts]
         for i, context in enumerate(contexts):

@@ -8,10 +8,10 @@ from time import perf_counter
 from typing import Any
 
 from ..engine import Engine
+from ..questions import Question, has_chat_template
 from .comparison import Comparison, Side
 from .difference import first_difference, rounding_margin
 from .measure import Run, run_question
-from .questions import Question, has_chat_template
 
 WARM_UP = 8
 

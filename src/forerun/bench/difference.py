@@ -15,8 +15,8 @@ from typing import Any
 import torch
 
 from ..engine import Engine
+from ..questions import Question
 from .measure import Run, run_question
-from .questions import Question
 
 # how many of the plain run's best tokens are searched for the other run's token
 CANDIDATES = 16

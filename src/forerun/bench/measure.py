@@ -13,7 +13,7 @@ from typing import Any
 
 from ..answer import Result
 from ..engine import Engine
-from .questions import Question
+from ..questions import Question
 
 
 @dataclass(frozen=True, slots=True, eq=False)

@@ -10,10 +10,10 @@ from typing import Any
 from ..engine import Engine
 from ..errors import UnsupportedOption
 from ..prompts import encode
+from ..questions import Question, has_chat_template
 from .contestant import Contestant
 from .entrants import Entrant
 from .peer import PeerChoice, PeerSettings, open_peer
-from .questions import Question, has_chat_template
 from .race import run_race
 from .report import report_of
 from .suite import Item

@@ -13,7 +13,7 @@ from dataclasses import dataclass
 from itertools import chain, zip_longest
 from pathlib import Path
 
-from .questions import Question, read_questions
+from ..questions import Question, read_questions
 
 POOLED = "mt_bench"
 SMALL = frozenset({"writing", "roleplay", "reasoning", "math", "coding", "extraction", "stem", "humanities"})

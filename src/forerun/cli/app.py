@@ -16,6 +16,7 @@ from .compare import compare
 from .demo import demo
 from .generate import generate
 from .listing import drafters, models, policies
+from .train import train
 
 REFUSED = 2
 INTERRUPTED = 130
@@ -28,6 +29,7 @@ app = typer.Typer(
 )
 for command in (generate, compare, bench, calibrate, demo, models, drafters, policies):
     app.command()(command)
+app.add_typer(train)
 
 
 def main() -> None:
@@ -53,17 +55,25 @@ def run(arguments: Sequence[str]) -> int:
 def _unknown(arguments: Sequence[str]) -> str | None:
     """A sentence with the commands or flags that there are, if one of the arguments should be one and isn't."""
     commands: dict[str, Any] = vars(typer.main.get_command(app))["commands"]
-    name = next((argument for argument in arguments if not argument.startswith("-")), None)
-    if name is None:
-        return None
-    if name not in commands:
-        return f"unknown command {name!r}; known: {', '.join(commands)}"
-    parameters = commands[name].params
-    known = [written for one in parameters for written in (*one.opts, *one.secondary_opts) if written.startswith("--")]
+    called = ""
+    for name in (argument for argument in arguments if not argument.startswith("-")):
+        called = f"{called} {name}".lstrip()
+        if name not in commands:
+            return f"unknown command {called!r}; known: {', '.join(commands)}"
+        command = commands[name]
+        commands = vars(command).get("commands", {})
+        if not commands:
+            return _unknown_flag(command, arguments)
+    return None
+
+
+def _unknown_flag(command: Any, arguments: Sequence[str]) -> str | None:
+    written = (one for parameter in command.params for one in (*parameter.opts, *parameter.secondary_opts))
+    known = [one for one in written if one.startswith("--")]
     for argument in arguments:
-        written = argument.partition("=")[0]
-        if written.startswith("--") and written not in known:
-            return f"unknown option {written}; known: {', '.join(known)}"
+        flag = argument.partition("=")[0]
+        if flag.startswith("--") and flag not in known:
+            return f"unknown option {flag}; known: {', '.join(known)}"
     return None
 
 

@@ -16,8 +16,8 @@ from ..bench.compare import count_runs
 from ..bench.comparison import Comparison
 from ..bench.conditions import conditions
 from ..bench.profile import Profile, profile_of
-from ..bench.questions import Question, read_questions
 from ..methods import DEFAULT_DRAFTER, DEFAULT_POLICY
+from ..questions import Question, read_questions
 from .flags import request_flags, request_of, takes
 from .given import OPENING, RESERVED, AsJson, Drafter, Model, Policy, Raw, open_engine
 from .method import method_flags, method_of

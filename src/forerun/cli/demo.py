@@ -11,8 +11,8 @@ import typer
 from ..bench.compare import compare, count_runs
 from ..bench.comparison import Comparison, spread
 from ..bench.conditions import conditions
-from ..bench.questions import has_chat_template
 from ..engine import Engine
+from ..questions import has_chat_template
 from .compare import own_questions
 from .conclusion import conclusion
 from .given import PLAIN, open_engine

@@ -10,10 +10,10 @@ from typing import Annotated, Any
 import typer
 
 from ..answer import Result
-from ..bench.questions import Question, has_chat_template
 from ..engine import Engine
 from ..errors import UnsupportedOption
 from ..methods import DEFAULT_DRAFTER, DEFAULT_POLICY
+from ..questions import Question, has_chat_template
 from .flags import request_flags, request_of, takes
 from .given import OPENING, RESERVED, AsJson, Drafter, Model, Policy, Raw, open_engine
 from .method import method_flags, method_of

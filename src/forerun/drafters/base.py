@@ -13,6 +13,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from ..core import Context, Step
+from ..models.identity import Identity
 from ..models.pool import Pool
 from ..models.sequence import Sequence
 from ..registry import Registry
@@ -39,11 +40,13 @@ DrafterFactory = Callable[[Sequence], Drafter]
 class Parts:
     """What a drafter is built from: the target's sequences, its vocabulary, and a way to load another model.
 
-    vocabulary: token string -> id of the target's tokenizer; encode: text -> ids; None where there is no tokenizer. load
-    opens a model by name or path in the target's dtype and device, and gives its sequences and its vocabulary.
+    identity says which model the target is. vocabulary: token string -> id of the target's tokenizer; encode: text -> ids;
+    None where there is no tokenizer. load opens a model by name or path in the target's dtype and device, and gives its
+    sequences and its vocabulary.
     """
 
     target: Pool
+    identity: Identity
     vocabulary: dict[str, int] | None
     load: Callable[[Any], tuple[Pool, dict[str, int] | None]]
     encode: Callable[[str], list[int]] | None = None

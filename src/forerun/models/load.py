@@ -14,6 +14,7 @@ from transformers import AutoConfig, AutoModelForCausalLM, AutoTokenizer
 from ..errors import InvalidModelFile, ModelNotFound, UnsupportedModel, UnsupportedOption
 from .checks import check_quantisation, check_structure
 from .gguf import converted
+from .identity import Identity, identity_of
 from .lean import LeanRunner
 from .lean_gguf import FAMILIES as GGUF_FAMILIES
 from .lean_gguf import lean_from_gguf
@@ -44,6 +45,46 @@ class Loaded:
     tokenizer: Any | None
     eos: frozenset[int]
     name: str
+    identity: Identity
+
+    @property
+    def vocabulary(self) -> dict[str, int] | None:
+        """Token string -> id."""
+        return _vocabulary(self.tokenizer)
+
+
+@dataclass(frozen=True, slots=True)
+class Module:
+    """A model as transformers reads it. file is the GGUF file that it came from."""
+
+    model: Any
+    tokenizer: Any | None
+    name: str
+    file: Path | None
+
+
+def open_module(
+    model: str | Path,
+    *,
+    tokenizer: Any | None = None,
+    dtype: str | torch.dtype | None = None,
+    device: str | torch.device | None = None,
+    trust_remote_code: bool = False,
+) -> Module:
+    """A transformers model by bundled name, directory, GGUF file or hub name, with its tokenizer where it has one.
+
+    dtype is the checkpoint's own unless given (bfloat16 for GGUF), device the first of cuda, mps, cpu that is there.
+    Raises ModelNotFound, InvalidModelFile, UnsupportedModel, UnsupportedOption.
+    """
+    wanted, place = dtype_of(dtype), device_of(device)
+    path = locate(model, trust_remote_code)
+    directory = converted(path, wanted or torch.bfloat16) if path.is_file() else path
+    opened = _read(directory, wanted, trust_remote_code).to(place or default_device())
+    if tokenizer is None and any((directory / file).exists() for file in TOKENIZER_FILES):
+        with quiet():
+            tokenizer = AutoTokenizer.from_pretrained(directory, trust_remote_code=trust_remote_code)
+    name = path.resolve().name.removesuffix(".gguf") if path == Path(model).expanduser() else str(model)
+    return Module(opened, tokenizer, name, path if path.is_file() else None)
 
 
 def open_model(
@@ -74,19 +115,14 @@ def open_model(
             )
         _check_as_it_is(model, wanted, place)
         return _checked(model, tokenizer, "")
-    path = locate(model, trust_remote_code)
-    directory = converted(path, wanted or torch.bfloat16) if path.is_file() else path
-    opened = _read(directory, wanted, trust_remote_code).to(place or default_device())
-    if tokenizer is None and any((directory / file).exists() for file in TOKENIZER_FILES):
-        with quiet():
-            tokenizer = AutoTokenizer.from_pretrained(directory, trust_remote_code=trust_remote_code)
-    name = path.resolve().name.removesuffix(".gguf") if path == Path(model).expanduser() else str(model)
-    reason = "runner 'hf' was asked for" if runner == "hf" else lean_applies(opened.config.get_text_config())
+    module = open_module(model, tokenizer=tokenizer, dtype=wanted, device=place, trust_remote_code=trust_remote_code)
+    config = module.model.config.get_text_config()
+    reason = "runner 'hf' was asked for" if runner == "hf" else lean_applies(config)
     if reason is None:
-        return _lean(opened, tokenizer, name, weights, path if path.is_file() else None)
+        return _lean(module, weights)
     if weights or runner == "lean":
-        raise UnsupportedOption(f"{name} can't run on the lean decoder, which small weights need: {reason}")
-    return _checked(opened, tokenizer, name)
+        raise UnsupportedOption(f"{module.name} can't run on the lean decoder, which small weights need: {reason}")
+    return _checked(module.model, module.tokenizer, module.name)
 
 
 def dtype_of(name: str | torch.dtype | None) -> torch.dtype | None:
@@ -165,24 +201,29 @@ def _checked(model: Any, tokenizer: Any | None, name: str) -> Loaded:
     check_structure(model)
     runner = HFRunner(model, name)
     self_check(runner, model)
-    return Loaded(runner, tokenizer, _eos_of(model, tokenizer), runner.name)
+    return Loaded(runner, tokenizer, _eos_of(model, tokenizer), runner.name, identity_of(model, _vocabulary(tokenizer)))
 
 
-def _lean(model: Any, tokenizer: Any | None, name: str, weights: str, file: Path | None) -> Loaded:
+def _lean(module: Module, weights: str) -> Loaded:
     """The model on the lean decoder, which empties it; what small weights change is not an error of the decoder.
 
     4-bit weights come straight from a GGUF file that may hold such, not from the floats that were made of it.
     """
+    model, tokenizer, name, file = module.model, module.tokenizer, module.name, module.file
     check_structure(model)
-    eos = _eos_of(model, tokenizer)
+    eos, identity = _eos_of(model, tokenizer), identity_of(model, _vocabulary(tokenizer))
     straight = weights == "int4" and model.device.type == "cpu" and model.config.model_type in GGUF_FAMILIES
     if file is not None and straight:
-        return Loaded(lean_from_gguf(file, model.config, weights, name), tokenizer, eos, name)
+        return Loaded(lean_from_gguf(file, model.config, weights, name), tokenizer, eos, name, identity)
     expected = None if weights else own_logits(model)
     runner = LeanRunner.from_model(model, weights, name)
     if expected is not None:
         check_logits(runner, expected, type(model).__name__)
-    return Loaded(runner, tokenizer, eos, name)
+    return Loaded(runner, tokenizer, eos, name, identity)
+
+
+def _vocabulary(tokenizer: Any | None) -> dict[str, int] | None:
+    return None if tokenizer is None else dict(tokenizer.get_vocab())
 
 
 def _eos_of(model: Any, tokenizer: Any | None) -> frozenset[int]:

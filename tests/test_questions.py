@@ -6,8 +6,8 @@ from typing import Any
 
 import pytest
 
-from forerun.bench.questions import Question, has_chat_template, read_questions
 from forerun.errors import UnsupportedOption
+from forerun.questions import Question, has_chat_template, read_questions
 from forerun.testing import tiny_tokenizer
 
 

@@ -1,4 +1,4 @@
-"""What a benchmark asks: prompts from a JSONL file, one question a line.
+"""What a set of prompts asks, from a JSONL file, one question a line.
 
 A line holds "prompt" (text), "messages" (a chat that ends with the user), or Spec-Bench's "turns" (what a user says in
 turn, each answered before the next). Other keys, such as "question_id", are the file's own business.
@@ -12,7 +12,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from ..errors import UnsupportedOption
+from .errors import UnsupportedOption
 
 Message = Mapping[str, str]
 KINDS = ("prompt", "messages", "turns")

@@ -1,0 +1,11 @@
+"""forerun train: its commands under one name."""
+
+from __future__ import annotations
+
+import typer
+
+train = typer.Typer(
+    name="train",
+    help="Make prompts and answers, train models that run ahead of themselves, and judge them.",
+    no_args_is_help=True,
+)

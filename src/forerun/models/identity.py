@@ -1,0 +1,80 @@
+"""Which model something was made for: a fingerprint that says whether the weights and the vocabulary are the same.
+
+It reads a few values of every parameter, rounded to bfloat16: so a checkpoint has one identity in float32 and in bfloat16,
+and any training changes it.
+"""
+
+from __future__ import annotations
+
+import hashlib
+from collections.abc import Mapping
+from dataclasses import asdict, dataclass, fields
+from typing import Any
+
+import torch
+from torch import nn
+
+SAMPLES = 64
+
+
+@dataclass(frozen=True, slots=True)
+class Identity:
+    """weights and vocabulary are 16 hex digits; vocabulary is "" where there is no tokenizer."""
+
+    family: str
+    num_layers: int
+    hidden_size: int
+    vocab_size: int
+    weights: str
+    vocabulary: str = ""
+
+    def as_dict(self) -> dict[str, Any]:
+        return asdict(self)
+
+    @classmethod
+    def from_dict(cls, values: Mapping[str, Any]) -> Identity:
+        """Raises ValueError on a value that is missing."""
+        names = [field.name for field in fields(cls)]
+        for name in names:
+            if name not in values:
+                raise ValueError(f"the identity of a model needs {', '.join(names)}; {name} is missing")
+        return cls(**{name: values[name] for name in names})
+
+    def difference(self, other: Identity) -> str | None:
+        """What differs, in a few words; None where it is the same model. A missing tokenizer is no difference."""
+        for field in fields(self):
+            mine, its = getattr(self, field.name), getattr(other, field.name)
+            if mine != its and not (field.name == "vocabulary" and "" in (mine, its)):
+                return f"{field.name} is {mine} here and {its} there"
+        return None
+
+
+def identity_of(model: nn.Module, vocabulary: Mapping[str, int] | None) -> Identity:
+    """The identity of a transformers model, before anything empties it, and of its tokenizer's token -> id."""
+    config: Any = model.config
+    text = config.get_text_config()
+    digest = hashlib.sha256()
+    for name, parameter in sorted(model.named_parameters()):
+        digest.update(f"{name} {tuple(parameter.shape)}".encode())
+        digest.update(_some(parameter.detach()))
+    return Identity(
+        family=str(text.model_type),
+        num_layers=int(text.num_hidden_layers),
+        hidden_size=int(text.hidden_size),
+        vocab_size=int(text.vocab_size),
+        weights=digest.hexdigest()[:16],
+        vocabulary="" if vocabulary is None else _of_vocabulary(vocabulary),
+    )
+
+
+def _some(values: torch.Tensor) -> bytes:
+    flat = values.reshape(-1)
+    picked = flat[:: max(1, flat.numel() // SAMPLES)][:SAMPLES]
+    return picked.to(torch.bfloat16).contiguous().view(torch.uint8).cpu().numpy().tobytes()
+
+
+def _of_vocabulary(vocabulary: Mapping[str, int]) -> str:
+    digest = hashlib.sha256()
+    for token, token_id in sorted(vocabulary.items(), key=lambda item: item[1]):
+        digest.update(f"{token_id} {token}\n".encode(errors="surrogatepass"))
+    return digest.hexdigest()[:16]
