@@ -14,8 +14,8 @@ from pathlib import Path
 from typing import Any
 
 from forerun import Engine, load
-from forerun.bench.conditions import conditions
 from forerun.bench.suite import fingerprint, read_suite
+from forerun.conditions import conditions
 from forerun.models.request import Request, Rows
 from forerun.prompts import encode
 

@@ -17,8 +17,8 @@ from typing import Any
 import torch
 
 from forerun import Engine, load
-from forerun.bench.conditions import conditions
 from forerun.bench.suite import fingerprint, read_suite
+from forerun.conditions import conditions
 from forerun.core import ROOT
 from forerun.drive import drive
 from forerun.models.request import Rows

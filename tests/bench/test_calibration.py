@@ -112,7 +112,7 @@ def test_another_version_is_another_measurement(
     measured: Measured, target: Opened, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     calibrated(target)
-    monkeypatch.setattr("forerun.bench.conditions.version", lambda package: "99")
+    monkeypatch.setattr("forerun.conditions.version", lambda package: "99")
     assert not calibrated(target)[1]
 
 

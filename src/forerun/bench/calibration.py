@@ -15,13 +15,13 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
+from ..conditions import conditions
 from ..cost import Cost, Costs
 from ..engine import Engine
 from ..models.gguf import cache_directory
 from ..models.locate import locate
 from ..models.plan import FULL, LayerPlan
 from .calibrate import Subject, measure
-from .conditions import conditions
 
 
 @dataclass(frozen=True, slots=True)

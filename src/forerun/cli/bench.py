@@ -14,7 +14,6 @@ import torch
 import typer
 
 from ..bench.calibration import Opened, calibrated
-from ..bench.conditions import conditions
 from ..bench.entrants import read_entrants
 from ..bench.peer import PeerSettings, peer_choice
 from ..bench.peer_models import peer_models
@@ -23,6 +22,7 @@ from ..bench.predict import add_predictions
 from ..bench.report import by_category, overall
 from ..bench.session import Session
 from ..bench.suite import fingerprint, read_suite
+from ..conditions import conditions
 from ..engine import Engine
 from ..errors import UnsupportedOption
 from .flags import takes

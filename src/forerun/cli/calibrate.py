@@ -10,7 +10,7 @@ import typer
 
 from ..bench.calibrate import REPEATS
 from ..bench.calibration import Opened, calibrated
-from ..bench.conditions import conditions
+from ..conditions import conditions
 from ..cost import Cost, Costs, draft_ratio
 from ..models.plan import LayerPlan
 from .flags import takes

@@ -14,8 +14,8 @@ import typer
 from ..bench.compare import compare as measure
 from ..bench.compare import count_runs
 from ..bench.comparison import Comparison
-from ..bench.conditions import conditions
 from ..bench.profile import Profile, profile_of
+from ..conditions import conditions
 from ..methods import DEFAULT_DRAFTER, DEFAULT_POLICY
 from ..questions import Question, read_questions
 from .flags import request_flags, request_of, takes

@@ -10,7 +10,7 @@ import typer
 
 from ..bench.compare import compare, count_runs
 from ..bench.comparison import Comparison, spread
-from ..bench.conditions import conditions
+from ..conditions import conditions
 from ..engine import Engine
 from ..questions import has_chat_template
 from .compare import own_questions

@@ -10,7 +10,7 @@ from typing import Any
 
 import torch
 
-from ..engine import Engine
+from .engine import Engine
 
 PACKAGES = ("forerun", "torch", "transformers")
 

@@ -3,10 +3,12 @@ from __future__ import annotations
 import torch
 
 import forerun
-from forerun.bench.conditions import conditions
+from forerun.conditions import conditions
+from forerun.testing import tiny_model
 
 
-def test_conditions_name_all_that_a_figure_depends_on(engine: forerun.Engine) -> None:
+def test_conditions_name_all_that_a_figure_depends_on() -> None:
+    engine = forerun.load(tiny_model("llama"))
     told = conditions(engine, "forerun compare tiny")
 
     assert told["command"] == "forerun compare tiny"
