@@ -47,6 +47,7 @@ class Engine:
         self.runner = loaded.runner
         self.eos = loaded.eos
         self.name = loaded.name
+        self.identity = loaded.identity
         self._loaded = loaded
         self._parts = parts
         self._pools = pools
@@ -163,7 +164,7 @@ class Engine:
             sampling=options.sampling(),
             max_new_tokens=options.max_new_tokens,
             max_length=self.runner.max_length,
-            eos=frozenset() if options.ignore_eos else self.eos,
+            eos=frozenset(options.stop_token_ids) | (frozenset() if options.ignore_eos else self.eos),
             keep_logits=options.logprobs is not None,
         )
 

@@ -18,8 +18,9 @@ from .processors import stateless
 class Options:
     """How one prompt is to be answered. The defaults are greedy decoding of up to 128 tokens.
 
-    stop: strings that end the text and are left out of it. logprobs: None, or how many alternatives to report beside
-    each token. speculate=False decodes plainly. seed None draws one from torch's global generator.
+    stop: strings that end the text and are left out of it; stop_token_ids end it as an end of sequence does. logprobs:
+    None, or how many alternatives to report beside each token. speculate=False decodes plainly. seed None draws one from
+    torch's global generator.
     """
 
     max_new_tokens: int = 128
@@ -34,6 +35,7 @@ class Options:
     processors: Sequence[Callable[[Tensor, Tensor], Tensor]] = ()
     seed: int | None = None
     stop: str | Sequence[str] = ()
+    stop_token_ids: Sequence[int] = ()
     ignore_eos: bool = False
     logprobs: int | None = None
     processed_logprobs: bool = False

@@ -1,0 +1,98 @@
+"""forerun train prompts and answers: the data that drafts are trained on."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from time import perf_counter
+from typing import Annotated, Any
+
+import typer
+
+from ..train.answers import AnswerOptions, answer
+from ..train.prompts import PromptOptions, sample_prompts, texts_of
+from .flags import takes
+from .given import OPENING, PLAIN, AsJson, Model, open_engine
+from .screen import note, progress, show, show_json
+
+Output = Annotated[Path, typer.Option("--output", "-o", help="The JSON lines file to add to.")]
+Exclude = Annotated[
+    list[Path] | None, typer.Option(help="A prompts file whose prompts must not come up: the benchmark's.")
+]
+Batch = Annotated[int, typer.Option(help="Requests that share a forward.")]
+
+
+@takes(*OPENING)
+def prompts(
+    model: Model,
+    output: Output,
+    count: Annotated[int, typer.Option(help="How many different prompts the file shall hold.")] = 1000,
+    temperature: Annotated[float, typer.Option(help="Above 0; higher gives more variety and more nonsense.")] = 1.0,
+    top_p: Annotated[float, typer.Option(help="Draw from the most probable tokens that hold this share.")] = 0.95,
+    max_tokens: Annotated[int, typer.Option(help="Leave out turns that are longer.")] = 128,
+    seed: Annotated[int, typer.Option(help="The same seed gives the same prompts.")] = 0,
+    exclude: Exclude = None,
+    batch: Batch = 48,
+    as_json: AsJson = False,
+    **given: Any,
+) -> None:
+    """Sample what users say from a chat model's own template, where no prompts are at hand. Goes on after a kill."""
+    options = PromptOptions(temperature=temperature, top_p=top_p, max_tokens=max_tokens, seed=seed, max_batch=batch)
+    unwanted = texts_of(exclude or ())
+    engine = open_engine(model, PLAIN, given)
+    held, begun = 0, perf_counter()
+    with progress("sampling prompts", count) as tick:
+        for now in sample_prompts(engine, output, count, options, unwanted):
+            for _ in range(now - held):
+                tick()
+            held = now
+    _end({"prompts": held, "seconds": perf_counter() - begun, "file": str(output)}, as_json)
+
+
+@takes(*OPENING)
+def answers(
+    model: Model,
+    prompts: Annotated[Path, typer.Argument(help="Prompts: JSON lines with prompt, messages or turns.")],
+    output: Output,
+    max_new_tokens: Annotated[int, typer.Option(help="The longest answer, in tokens.")] = 128,
+    temperature: Annotated[float, typer.Option(help="0 answers greedily.")] = 0.0,
+    top_p: Annotated[float, typer.Option(help="Draw from the most probable tokens that hold this share.")] = 1.0,
+    max_prompt: Annotated[int, typer.Option(help="Leave out prompts of more tokens.")] = 1024,
+    seed: Annotated[int, typer.Option(help="The same seed gives the same answers.")] = 0,
+    exclude: Exclude = None,
+    batch: Batch = 48,
+    as_json: AsJson = False,
+    **given: Any,
+) -> None:
+    """Let the model answer prompts, many at a time, as data to train a draft on. Goes on after a kill."""
+    options = AnswerOptions(
+        max_new_tokens=max_new_tokens, temperature=temperature, top_p=top_p, max_prompt=max_prompt, seed=seed
+    )
+    unwanted = texts_of(exclude or ())
+    engine = open_engine(model, PLAIN, given)
+    made = answer(engine, prompts, output, options, unwanted, batch)
+    done, total, tokens = next(made)
+    known, begun = done, perf_counter()
+    note(f"{total} prompts, {known} of them answered before")
+    with progress("answering", total - known) as tick:
+        for done, _, tokens in made:  # noqa: B007
+            tick()
+    seconds = perf_counter() - begun
+    about = {
+        "answers": done,
+        "new_answers": done - known,
+        "new_tokens": tokens,
+        "seconds": seconds,
+        "file": str(output),
+    }
+    _end({**about, "tokens_per_second": tokens / seconds if tokens else None}, as_json)
+
+
+def _end(about: dict[str, Any], as_json: bool) -> None:
+    if as_json:
+        show_json(about)
+        return
+    show(
+        ", ".join(
+            f"{name} {value:.1f}" if isinstance(value, float) else f"{name} {value}" for name, value in about.items()
+        )
+    )

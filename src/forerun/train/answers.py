@@ -1,0 +1,103 @@
+"""The target answers prompts: what a draft is to be learnt from is what the target itself writes."""
+
+from __future__ import annotations
+
+import hashlib
+from collections.abc import Collection, Iterator, Mapping
+from dataclasses import asdict, dataclass
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from ..engine import Engine
+from ..prompts import encode
+from ..questions import has_chat_template, read_questions
+from .jsonl import Lines
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class AnswerOptions:
+    """How prompts are answered: greedily unless temperature is above 0. max_prompt: longer prompts are left out."""
+
+    max_new_tokens: int = 128
+    temperature: float = 0.0
+    top_p: float = 1.0
+    seed: int = 0
+    max_prompt: int = 1024
+
+    def __post_init__(self) -> None:
+        for name in ("max_new_tokens", "max_prompt"):
+            if getattr(self, name) < 1:
+                raise ValueError(f"{name} must be at least 1, got {getattr(self, name)}")
+
+
+def answer(
+    engine: Engine,
+    prompts: Path,
+    path: Path,
+    options: AnswerOptions,
+    exclude: Collection[str] = (),
+    max_batch: int = 48,
+) -> Iterator[tuple[int, int, int]]:
+    """Add an answer for each prompt that the file has none for yet: yields (answers there, answers in all, new tokens).
+
+    Of a conversation the first turn is asked. exclude: user turns that must not be answered, a benchmark's. Raises
+    ValueError where the file's answers were made by another model or with other options.
+    """
+    made_by = {**asdict(options), "model": engine.identity.weights}
+    with Lines(path) as lines:
+        known = {str(entry.get("id")) for entry in _of_the_same(lines.known, made_by, path)}
+        asked = _asked(engine, prompts, options.max_prompt, exclude)
+        missing = [(name, ids) for name, ids in asked.items() if name not in known]
+        total, done, tokens = len(asked), len(asked) - len(missing), 0
+        yield done, total, tokens
+        given = {
+            "max_new_tokens": options.max_new_tokens,
+            "temperature": options.temperature,
+            "top_p": options.top_p,
+        }
+        requests = [(ids, {**given, "seed": _seed(options.seed, name)}) for name, ids in missing]
+        for index, result in engine.each(requests, max_batch=max_batch):
+            name, ids = missing[index]
+            lines.write(
+                {
+                    "id": name,
+                    "prompt_ids": ids,
+                    "answer_ids": list(result.ids),
+                    "answer": result.text,
+                    "finish_reason": result.finish_reason,
+                    "made_by": made_by,
+                }
+            )
+            done, tokens = done + 1, tokens + len(result.ids)
+            yield done, total, tokens
+
+
+def _asked(engine: Engine, prompts: Path, longest: int, exclude: Collection[str]) -> dict[str, list[int]]:
+    """Name -> prompt ids; equal prompts are asked once."""
+    chat = has_chat_template(engine.tokenizer)
+    excluded = set(exclude)
+    asked: dict[str, list[int]] = {}
+    for question in read_questions(prompts):
+        if not excluded.intersection(question.turns):
+            ids = encode(question.prompt((), chat), engine.tokenizer)
+            if len(ids) <= longest:
+                asked[hashlib.sha256(np.array(ids, dtype="<i8").tobytes()).hexdigest()[:16]] = ids
+    if not asked:
+        raise ValueError(f"{prompts} holds no prompt of at most {longest} tokens that may be used")
+    return asked
+
+
+def _of_the_same(known: list[dict[str, Any]], made_by: Mapping[str, Any], path: Path) -> list[dict[str, Any]]:
+    for number, entry in enumerate(known, start=1):
+        if entry.get("made_by") != made_by:
+            raise ValueError(
+                f"{path}, line {number} was made by another model or with other options ({entry.get('made_by')}, now "
+                f"{dict(made_by)}); write to another file"
+            )
+    return known
+
+
+def _seed(seed: int, name: str) -> int:
+    return int(hashlib.sha256(f"{seed} {name}".encode()).hexdigest()[:12], 16)

@@ -1,0 +1,107 @@
+"""Prompts out of the model itself: it is given its own chat template up to the user's turn, and writes what a user says.
+
+So the prompts are of the kind that the model was tuned on, and no data set is needed. Source: Xu et al., Magpie, arXiv
+2406.08464.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Iterator
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from ..engine import Engine
+from ..errors import UnsupportedOption
+from ..questions import has_chat_template, read_questions
+from .jsonl import Lines
+
+MARK = "\u2063forerun\u2063"
+
+# Batches of attempts between two writes: the last requests of a wave run in small batches, and a kill loses a wave.
+WAVE = 8
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class PromptOptions:
+    """How user turns are drawn. Turns that are shorter than min_tokens or don't end within max_tokens are left out."""
+
+    temperature: float = 1.0
+    top_p: float = 0.95
+    min_tokens: int = 4
+    max_tokens: int = 128
+    seed: int = 0
+    max_batch: int = 48
+
+    def __post_init__(self) -> None:
+        if not self.temperature > 0:
+            raise ValueError(f"temperature must be above 0, or all prompts are the same; got {self.temperature}")
+        if not 1 <= self.min_tokens <= self.max_tokens:
+            raise ValueError(f"min_tokens must be in 1..{self.max_tokens} (max_tokens), got {self.min_tokens}")
+
+
+def user_turn(tokenizer: Any | None) -> tuple[list[int], int]:
+    """The token ids before a user's turn, and the token that ends it. Raises UnsupportedOption without a chat template."""
+    if tokenizer is None or not has_chat_template(tokenizer):
+        raise UnsupportedOption("prompts are drawn from a chat template, and this model has none; bring a prompts file")
+    shown = tokenizer.apply_chat_template([{"role": "user", "content": MARK}], tokenize=False)
+    before, mark, after = shown.partition(MARK)
+    end = tokenizer(after, add_special_tokens=False).input_ids
+    if not mark or not end:
+        raise UnsupportedOption(
+            "this chat template changes the user's text or doesn't end its turn; bring a prompts file"
+        )
+    return tokenizer(before, add_special_tokens=False).input_ids, end[0]
+
+
+def sample_prompts(
+    engine: Engine, path: Path, count: int, options: PromptOptions, exclude: Collection[str] = ()
+) -> Iterator[int]:
+    """Add prompts to the file until it holds `count` different ones; yields how many it holds.
+
+    exclude: texts that must not come up, such as a benchmark's; the comparison ignores case and white space. Attempt n of
+    a seed is the same prompt in every run, so a run that was killed goes on behind the last attempt it kept.
+    """
+    if count < 1:
+        raise ValueError(f"the number of prompts must be at least 1, got {count}")
+    before, end = user_turn(engine.tokenizer)
+    with Lines(path) as lines:
+        seen = {_plain(text) for text in exclude} | {_plain(str(entry.get("prompt", ""))) for entry in lines.known}
+        held = len(lines.known)
+        attempt = 1 + max((int(entry.get("attempt", -1)) for entry in lines.known), default=-1)
+        yield held
+        while held < count:
+            wave = range(attempt, attempt + WAVE * options.max_batch)
+            attempt = wave.stop
+            for number, text in _wave(engine, before, end, wave, options):
+                if held < count and _plain(text) not in seen:
+                    seen.add(_plain(text))
+                    lines.write({"prompt": text, "attempt": number, "seed": options.seed})
+                    held += 1
+                    yield held
+
+
+def _wave(
+    engine: Engine, before: list[int], end: int, attempts: range, options: PromptOptions
+) -> Iterator[tuple[int, str]]:
+    """Attempts that gave a user turn, in their order."""
+    drawn = {
+        "temperature": options.temperature,
+        "top_p": options.top_p,
+        "max_new_tokens": options.max_tokens,
+        "stop_token_ids": (end,),
+    }
+    requests = [(before, {**drawn, "seed": options.seed * 1_000_003 + number}) for number in attempts]
+    for index, result in sorted(engine.each(requests, max_batch=options.max_batch), key=lambda one: one[0]):
+        text = (result.text or "").strip()
+        if text and result.finish_reason == "stop" and len(result.ids) > options.min_tokens:
+            yield attempts[index], text
+
+
+def texts_of(files: Collection[Path]) -> set[str]:
+    """Every user turn of some prompts files, to be excluded."""
+    return {turn for file in files for question in read_questions(file) for turn in question.turns}
+
+
+def _plain(text: str) -> str:
+    return " ".join(text.lower().split())
