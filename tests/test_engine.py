@@ -92,6 +92,15 @@ def test_it_works_on_ids_without_a_tokenizer() -> None:
     assert len(result.ids) == 5
 
 
+def test_speculation_is_on_or_off_for_each_request_of_a_batch() -> None:
+    asked = [(LONG, {"max_new_tokens": 24, "speculate": speculate}) for speculate in (True, False, True)]
+    fast, plain, again = (result for _, result in sorted(repeating().each(asked)))
+    assert fast.ids == plain.ids == again.ids == after("", max_new_tokens=24).ids
+    assert (plain.stats.drafted, plain.stats.rounds) == (0, 23)
+    assert fast.stats.accepted > 0
+    assert fast.stats.rounds == again.stats.rounds < 10
+
+
 def test_objects_may_stand_for_names() -> None:
     built = load(model(), TOKENIZER, lambda target: Lookup(2, 1), lambda: Fixed(2))
     assert built.generate(PROMPT, max_new_tokens=10).ids == engine().generate(PROMPT, max_new_tokens=10).ids
@@ -280,7 +289,7 @@ def test_stop_strings_without_a_tokenizer_are_refused() -> None:
 @pytest.mark.parametrize(
     ("given", "message"),
     [
-        ({"drafter": "oracle"}, "unknown drafter 'oracle'; known: draft_model, lookup, none, self"),
+        ({"drafter": "oracle"}, "unknown drafter 'oracle'; known: draft_model, .*hybrid, lookup, none, self"),
         ({"policy": "never"}, "unknown policy 'never'; known: bounded, fixed, heuristic, threshold"),
         (
             {"drafter": "lookup", "drafter_options": {"k": 3}},

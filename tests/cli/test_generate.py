@@ -60,6 +60,7 @@ def test_json_is_one_object_with_the_result(forerun: Call, engine: library.Engin
         ("--drafter", "self", "--exit-layer", "2", "--policy", "fixed", "--k", "4"),
         ("--drafter", "self", "--skip-attention", "1,2", "--policy", "threshold", "--confidence", "0.1"),
         ("--drafter", "lookup", "--policy", "bounded", "--inner", "heuristic", "--k", "2", "--max-steps", "3"),
+        ("--drafter", "hybrid", "--then", "self", "--exit-layer", "3", "--min-ngram", "2", "--k", "4"),
         ("--drafter", "lookup", "--no-speculate"),
     ],
 )

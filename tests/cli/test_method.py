@@ -50,6 +50,14 @@ def test_a_wrapping_policy_takes_the_options_of_the_one_inside() -> None:
     assert method.policy_options == {"inner": "threshold", "confidence": 0.2, "max_steps": 4}
 
 
+def test_a_wrapping_drafter_takes_the_options_of_both_inside() -> None:
+    method = method_of(
+        "hybrid", "fixed", {"either__then": "self", "either__exit_layer": "15", "either__min_ngram": "2"}
+    )
+
+    assert method.drafter_options == {"then": "self", "exit_layer": 15, "min_ngram": 2}
+
+
 def test_a_flag_of_another_method_is_refused_with_those_that_fit() -> None:
     with pytest.raises(
         UnsupportedOption, match="--exit-layer is no option of drafter 'lookup' or policy 'fixed'; theirs: "

@@ -19,6 +19,7 @@ VARIANTS: dict[str, list[dict[str, Any]]] = {
     "self": [{"exit_layer": 1}, {"exit_layer": 3}, {"skip_attention": (1, 2), "skip_mlp": (2,)}, {}],
     "lookup": [{}, {"max_ngram": 2, "min_ngram": 2}],
     "draft_model": [{"model": "small"}, {"model": "itself"}],
+    "hybrid": [{"then": "self", "exit_layer": 2}, {"then": "draft_model", "model": "small", "min_ngram": 2}],
 }
 POLICY_VARIANTS: dict[str, list[dict[str, Any]]] = {
     "fixed": [{"k": 1}, {"k": 6}],

@@ -1,0 +1,75 @@
+"""Lookup where it finds something, else another drafter.
+
+Copying what followed the same tokens before costs no forward, so it comes first. A round in which it finds nothing is the
+other drafter's. Which of the two drafts follows from the text so far alone, so the output's law is the target's.
+
+Source of the pairing: lookup, see lookup.py, before any other registered drafter.
+"""
+
+from __future__ import annotations
+
+from collections.abc import AsyncGenerator, Mapping
+from contextlib import aclosing
+from typing import Any, final
+
+from ..core import Context, Step
+from ..errors import UnsupportedOption
+from ..registry import Entry
+from .base import DRAFTERS, Drafter, DrafterFactory, Parts
+
+FIRST = "lookup"
+
+
+@final
+class Hybrid(Drafter):
+    def __init__(self, first: Drafter, then: Drafter) -> None:
+        self._drafters = first, then
+
+    async def draft(self, context: Context) -> AsyncGenerator[Step]:
+        for drafter in self._drafters:
+            found = False
+            async with aclosing(drafter.draft(context)) as steps:
+                async for step in steps:
+                    found = True
+                    yield step
+            if found:
+                return
+
+    def close(self) -> None:
+        for drafter in self._drafters:
+            drafter.close()
+
+
+@DRAFTERS("hybrid", source="forerun; its first part: Saxena, prompt lookup decoding, 2023")
+def build(parts: Parts, *, then: str, **options: Any) -> DrafterFactory:
+    """Lookup where it finds something, else another drafter (then), each with its own options."""
+    if then in ("hybrid", FIRST):
+        raise UnsupportedOption(f"then must be another drafter than 'hybrid' and {FIRST!r}, got {then!r}")
+    lookup, other = DRAFTERS.entry(FIRST), DRAFTERS.entry(then)
+    of_lookup, of_other = _shared_out(options, lookup, other)
+    make_lookup = DRAFTERS.check(FIRST, of_lookup).build(parts, **of_lookup)
+    make_other = DRAFTERS.check(then, of_other).build(parts, **of_other)
+    return lambda target: Hybrid(make_lookup(target), make_other(target))
+
+
+def _shared_out(
+    options: Mapping[str, Any], lookup: Entry[Any], other: Entry[Any]
+) -> tuple[dict[str, Any], dict[str, Any]]:
+    """Lookup's options and the other drafter's."""
+    of_lookup: dict[str, Any] = {}
+    of_other: dict[str, Any] = {}
+    for name, value in options.items():
+        if name in lookup.options and name in other.options:
+            raise UnsupportedOption(
+                f"drafter 'hybrid' can't tell whose option {name!r} is: both {lookup.name!r} and {other.name!r} have one"
+            )
+        if name in lookup.options:
+            of_lookup[name] = value
+        elif name in other.options or other.passes_options_on:
+            of_other[name] = value
+        else:
+            known = ", ".join((*lookup.options, *other.options))
+            raise UnsupportedOption(
+                f"drafter 'hybrid' of {lookup.name!r} and {other.name!r} has no option {name!r}; its options: then, {known}"
+            )
+    return of_lookup, of_other
