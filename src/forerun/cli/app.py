@@ -14,6 +14,7 @@ from .bench import bench
 from .calibrate import calibrate
 from .compare import compare
 from .demo import demo
+from .export import export
 from .generate import generate
 from .listing import drafters, models, policies
 from .train import train
@@ -30,6 +31,7 @@ app = typer.Typer(
 for command in (generate, compare, bench, calibrate, demo, models, drafters, policies):
     app.command()(command)
 app.add_typer(train)
+app.add_typer(export)
 
 
 def main() -> None:

@@ -1,0 +1,1 @@
+"""Export: parts of a model as checkpoints that other engines read."""
