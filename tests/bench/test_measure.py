@@ -3,7 +3,6 @@ from __future__ import annotations
 import pytest
 
 import forerun
-from forerun.bench import measure
 from forerun.bench.measure import run_question
 from forerun.questions import Question
 
@@ -23,23 +22,6 @@ def test_the_first_token_of_each_turn_does_not_count(engine: forerun.Engine) -> 
     run = run_question(engine, Question(("one", "two")), OPTIONS, chat=True)
 
     assert run.decoded == sum(len(ids) - 1 for ids in run.ids) == 14
-
-
-def test_the_clock_starts_behind_the_first_token(engine: forerun.Engine, monkeypatch: pytest.MonkeyPatch) -> None:
-    pieces = 0
-    stream = forerun.Engine.stream
-
-    def counted(self: forerun.Engine, prompt: object, **options: object) -> object:
-        nonlocal pieces
-        for piece in stream(self, prompt, **options):
-            pieces += 1
-            yield piece
-
-    monkeypatch.setattr(forerun.Engine, "stream", counted)
-    monkeypatch.setattr(measure, "perf_counter", lambda: float(pieces))
-    run = run_question(engine, Question(("one",)), OPTIONS, chat=False)
-
-    assert run.seconds == 8  # seven more tokens and the end
 
 
 def test_nothing_is_kept_from_the_run_before(engine: forerun.Engine, monkeypatch: pytest.MonkeyPatch) -> None:

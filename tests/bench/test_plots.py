@@ -3,8 +3,8 @@ from typing import Any
 
 import pytest
 
-from forerun.bench import plots
-from forerun.bench.plots import check_plotting, write_plots
+from forerun import plotting
+from forerun.bench.plots import write_plots
 from forerun.bench.race import run_race
 from forerun.bench.report import report_of
 from forerun.bench.suite import Item
@@ -66,8 +66,6 @@ def test_bars_stand_for_the_measured_values(tmp_path: Path, monkeypatch: pytest.
 
 
 def test_without_matplotlib_the_sentence_says_what_to_install(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
-    monkeypatch.setattr(plots, "find_spec", lambda name: None)
-    with pytest.raises(UnsupportedOption, match=r"pip install 'forerun\[plot\]'"):
-        check_plotting()
+    monkeypatch.setattr(plotting, "find_spec", lambda name: None)
     with pytest.raises(UnsupportedOption, match="matplotlib"):
         write_plots(report("plain"), tmp_path)

@@ -137,7 +137,7 @@ def test_what_can_not_be_measured_is_refused_in_one_sentence(
 def test_missing_matplotlib_is_said_before_anything_is_measured(
     forerun: Call, short: tuple[Any, ...], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("forerun.bench.plots.find_spec", lambda name: None)
+    monkeypatch.setattr("forerun.plotting.find_spec", lambda name: None)
     ran = forerun("bench", *short, "--plots", tmp_path)
     assert ran.status == 2
     assert "pip install 'forerun[plot]'" in ran.err

@@ -8,12 +8,12 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass
-from time import perf_counter
 from typing import Any
 
 from ..answer import Result
 from ..engine import Engine
 from ..questions import Question
+from ..timed import timed_answer
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -39,17 +39,7 @@ def run_question(engine: Engine, question: Question, options: Mapping[str, Any],
     seconds = 0.0
     for _ in question.turns:
         prompt = question.prompt([answer.text or "" for answer in answers], chat)
-        answer, spent = _timed(engine, prompt, options)
+        answer, spent = timed_answer(engine, prompt, options)
         answers.append(answer)
         seconds += spent
     return Run(tuple(answers), seconds)
-
-
-def _timed(engine: Engine, prompt: Any, options: Mapping[str, Any]) -> tuple[Result, float]:
-    pieces = engine.stream(prompt, **options)
-    last = next(pieces)
-    begun = perf_counter()
-    for piece in pieces:
-        last = piece
-    assert last.result is not None
-    return last.result, perf_counter() - begun

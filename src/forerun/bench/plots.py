@@ -2,17 +2,10 @@
 
 from __future__ import annotations
 
-from importlib.util import find_spec
 from pathlib import Path
 from typing import Any
 
-from ..errors import UnsupportedOption
-
-
-def check_plotting() -> None:
-    """Raise UnsupportedOption where matplotlib is not installed: before a benchmark that would end in it."""
-    if find_spec("matplotlib") is None:
-        raise UnsupportedOption("plots need matplotlib: pip install 'forerun[plot]'")
+from ..plotting import check_plotting
 
 
 def write_plots(report: dict[str, Any], folder: Path) -> list[Path]:

@@ -17,7 +17,7 @@ from ..bench.calibration import Opened, calibrated
 from ..bench.entrants import read_entrants
 from ..bench.peer import PeerSettings, peer_choice
 from ..bench.peer_models import peer_models
-from ..bench.plots import check_plotting, write_plots
+from ..bench.plots import write_plots
 from ..bench.predict import add_predictions
 from ..bench.report import by_category, overall
 from ..bench.session import Session
@@ -25,6 +25,7 @@ from ..bench.suite import fingerprint, read_suite
 from ..conditions import conditions
 from ..engine import Engine
 from ..errors import UnsupportedOption
+from ..plotting import check_plotting
 from .flags import takes
 from .given import OPENING, PLAIN, Model, Raw, open_engine
 from .screen import note, progress, show, show_table

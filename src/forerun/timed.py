@@ -1,0 +1,21 @@
+"""How long an answer took behind its first token, so that a prompt's length does not count."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from time import perf_counter
+from typing import Any
+
+from .answer import Result
+from .engine import Engine
+
+
+def timed_answer(engine: Engine, prompt: Any, options: Mapping[str, Any]) -> tuple[Result, float]:
+    """The answer, and the seconds from its first token to its end."""
+    pieces = engine.stream(prompt, **options)
+    last = next(pieces)
+    begun = perf_counter()
+    for piece in pieces:
+        last = piece
+    assert last.result is not None
+    return last.result, perf_counter() - begun
