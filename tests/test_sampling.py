@@ -182,3 +182,26 @@ def test_the_smallest_temperature_is_still_a_law() -> None:
     made = law(torch.tensor([1e4, -1e4, 9999.0]), Sampling(temperature=1e-6, top_p=0.9, min_p=0.1))
     assert isinstance(made, Categorical)
     assert made.probs.tolist() == [1, 0, 0]
+
+
+@pytest.mark.parametrize("top_p", [0.05, 0.5, 0.9, 0.95, 0.999])
+@pytest.mark.parametrize("spread", [0.3, 3.0, 8.0])
+def test_the_edge_of_top_p_is_the_same_with_and_without_a_full_sort(top_p: float, spread: float) -> None:
+    for seed in range(20):
+        scores = torch.randn(3000, generator=torch.Generator().manual_seed(seed)) * spread
+        sampling = Sampling(temperature=1.0, top_p=top_p)
+
+        kept = torch.isfinite(warped(scores, sampling))
+
+        values, order = scores.sort()
+        out = values.softmax(-1).cumsum(-1) <= 1 - top_p
+        out[-1] = False
+        assert torch.equal(kept, ~torch.zeros_like(out).scatter_(0, order, out))
+
+
+def test_equal_scores_at_the_edge_of_top_p_are_kept_as_a_full_sort_keeps_them() -> None:
+    scores = torch.cat([torch.full((4,), 5.0), torch.zeros(2000)])
+    few = torch.isfinite(warped(scores, Sampling(temperature=1.0, top_p=0.1)))
+
+    assert 0 < int(few[:4].sum()) < 4
+    assert not few[4:].any()

@@ -16,6 +16,9 @@ from .core import Sampling
 from .errors import InvalidLogits
 from .law import Categorical, Law, PointMass
 
+# Among how many of the best tokens the edge of top-p is looked for before all are sorted.
+NUCLEUS = 512
+
 
 def law(logits: Tensor, sampling: Sampling, prefix: Sequence[int] = (), prompt_length: int = 0) -> Law:
     """The law of the token that follows prefix, from its row of logits [V].
@@ -68,15 +71,29 @@ def warped(scores: Tensor, sampling: Sampling) -> Tensor:
     if 0 < sampling.top_k < scores.shape[-1]:
         scores = scores.masked_fill(scores < scores.topk(sampling.top_k).values[-1], -torch.inf)
     if sampling.top_p < 1:
-        # ascending, as transformers does: a tie at the edge keeps the same tokens as there
-        values, order = scores.sort(descending=False)
-        out = values.softmax(-1).cumsum(-1) <= 1 - sampling.top_p
-        out[-1] = False
-        scores = scores.masked_fill(torch.zeros_like(out).scatter_(0, order, out), -torch.inf)
+        scores = _nucleus(scores, sampling.top_p)
     if sampling.min_p > 0:
         probs = scores.softmax(-1)
         scores = scores.masked_fill(probs < sampling.min_p * probs.max(), -torch.inf)
     return scores
+
+
+def _nucleus(scores: Tensor, top_p: float) -> Tensor:
+    """Scores [V] with -inf outside the most probable tokens that hold top_p.
+
+    Nearly always these are few, and then their edge is found without sorting the vocabulary, which takes milliseconds.
+    """
+    if scores.shape[-1] > NUCLEUS:
+        best = scores.topk(NUCLEUS).values
+        held = (best - scores.logsumexp(-1)).exp().cumsum(-1)
+        last = int((held < top_p).sum())  # the token that completes the share
+        if last + 1 < NUCLEUS and best[last] > best[last + 1]:
+            return scores.masked_fill(scores < best[last], -torch.inf)
+    # ascending, as transformers does: a tie at the edge keeps the same tokens as there
+    values, order = scores.sort(descending=False)
+    out = values.softmax(-1).cumsum(-1) <= 1 - top_p
+    out[-1] = False
+    return scores.masked_fill(torch.zeros_like(out).scatter_(0, order, out), -torch.inf)
 
 
 def _repeating(prefix: Sequence[int], size: int) -> list[int]:

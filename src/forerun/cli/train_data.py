@@ -27,6 +27,7 @@ def prompts(
     output: Output,
     count: Annotated[int, typer.Option(help="How many different prompts the file shall hold.")] = 1000,
     temperature: Annotated[float, typer.Option(help="Above 0; higher gives more variety and more nonsense.")] = 1.0,
+    top_k: Annotated[int, typer.Option(help="Draw from the k most probable tokens (0: all).")] = 200,
     top_p: Annotated[float, typer.Option(help="Draw from the most probable tokens that hold this share.")] = 0.95,
     max_tokens: Annotated[int, typer.Option(help="Leave out turns that are longer.")] = 128,
     seed: Annotated[int, typer.Option(help="The same seed gives the same prompts.")] = 0,
@@ -36,7 +37,9 @@ def prompts(
     **given: Any,
 ) -> None:
     """Sample what users say from a chat model's own template, where no prompts are at hand. Goes on after a kill."""
-    options = PromptOptions(temperature=temperature, top_p=top_p, max_tokens=max_tokens, seed=seed, max_batch=batch)
+    options = PromptOptions(
+        temperature=temperature, top_k=top_k, top_p=top_p, max_tokens=max_tokens, seed=seed, max_batch=batch
+    )
     unwanted = texts_of(exclude or ())
     engine = open_engine(model, PLAIN, given)
     held, begun = 0, perf_counter()

@@ -27,6 +27,7 @@ class PromptOptions:
     """How user turns are drawn. Turns that are shorter than min_tokens or don't end within max_tokens are left out."""
 
     temperature: float = 1.0
+    top_k: int = 200
     top_p: float = 0.95
     min_tokens: int = 4
     max_tokens: int = 128
@@ -87,6 +88,7 @@ def _wave(
     """Attempts that gave a user turn, in their order."""
     drawn = {
         "temperature": options.temperature,
+        "top_k": options.top_k,
         "top_p": options.top_p,
         "max_new_tokens": options.max_tokens,
         "stop_token_ids": (end,),

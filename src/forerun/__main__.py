@@ -1,0 +1,5 @@
+"""python -m forerun: the command line."""
+
+from .cli import main
+
+main()
