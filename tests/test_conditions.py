@@ -18,3 +18,11 @@ def test_conditions_name_all_that_a_figure_depends_on() -> None:
     assert told["versions"]["torch"] == torch.__version__
     assert set(told["versions"]) == {"forerun", "torch", "transformers"}
     assert told["hardware"]
+    assert told["padded"] is False
+
+
+def test_padding_is_a_condition() -> None:
+    engine = forerun.load(tiny_model("llama"))
+    engine.runner.padding = lambda rows: max(rows, 2)
+
+    assert conditions(engine, "")["padded"] is True

@@ -79,6 +79,14 @@ def test_a_row_count_that_was_not_measured_is_padded_to_one_that_was() -> None:
     assert cost((1, 0, 10.0), (4, 0, 30.0), (8, 0, 12.0)).best_rows(5) == 8
 
 
+def test_a_padded_cost_is_that_of_the_rows_that_run() -> None:
+    slow_alone = cost((1, 64, 30.0), (2, 64, 12.0), (4, 64, 20.0), (1, 1024, 40.0), (2, 1024, 16.0), (4, 1024, 30.0))
+    padded = slow_alone.padded()
+    assert [padded.ms(rows, 64) for rows in (1, 2, 4)] == [12, 12, 20]
+    assert [padded.ms(rows, 1024) for rows in (1, 2, 4)] == [16, 16, 30]
+    assert TARGET.padded() == TARGET
+
+
 def test_padding_follows_the_prefix() -> None:
     mixed = cost((1, 0, 10.0), (2, 0, 11.0), (1, 100, 40.0), (2, 100, 20.0))
     assert (mixed.best_rows(1, 0), mixed.best_rows(1, 100)) == (1, 2)

@@ -11,12 +11,13 @@ from typing import Any
 import torch
 
 from .engine import Engine
+from .models.runner import HFRunner
 
 PACKAGES = ("forerun", "torch", "transformers")
 
 
 def conditions(engine: Engine, command: str) -> dict[str, Any]:
-    """Model, number format, device, threads, machine, versions and the command that ran."""
+    """Model, number format, device, threads, machine, versions, whether forwards are padded, and the command that ran."""
     return {
         "command": command,
         "model": engine.name,
@@ -25,6 +26,7 @@ def conditions(engine: Engine, command: str) -> dict[str, Any]:
         "hardware": _hardware(engine.runner.device),
         "cores": os.cpu_count(),
         "threads": torch.get_num_threads(),
+        "padded": isinstance(engine.runner, HFRunner) and engine.runner.padding is not None,
         "python": platform.python_version(),
         "versions": {package: version(package) for package in PACKAGES},
     }

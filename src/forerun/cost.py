@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from bisect import bisect_left
 from collections.abc import Callable, Mapping
-from dataclasses import asdict, dataclass
+from dataclasses import asdict, dataclass, replace
 from typing import Any
 
 from .errors import UnsupportedOption
@@ -76,6 +76,11 @@ class Cost:
         """
         better = [count for count in self.rows if count > rows and self._gains(count, rows, prefix)]
         return min(better, key=lambda count: self.ms(count, prefix), default=rows)
+
+    def padded(self) -> Cost:
+        """What forwards cost where each runs with best_rows rows behind the shortest prefix."""
+        best = {rows: self.best_rows(rows) for rows in self.rows}
+        return replace(self, points=tuple(replace(p, ms=self.ms(best[p.rows], p.prefix)) for p in self.points))
 
     def _gains(self, count: int, rows: int, prefix: float | None) -> bool:
         own, other = self.ms(rows, prefix), self.ms(count, prefix)

@@ -114,3 +114,15 @@ def test_a_draft_model_is_measured_on_its_own_runner(runner: HFRunner, monkeypat
     small = forerun.load(tiny_model("llama", num_hidden_layers=2)).runner
     costs = measure([Subject(runner, "big", "float32"), Subject(small, "small", "float32")], repeats=1)
     assert costs.of(model="small").points[0].rows == 1
+
+
+def test_padding_rests_while_forwards_are_measured(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(calibrate, "ROWS", (1,))
+    runner = forerun.load(tiny_model("llama")).runner
+    resting: list[bool] = []
+    measure([Subject(runner, "m", "float32")], lambda: resting.append(runner.padding is None), repeats=1)
+    padding = runner.padding = lambda rows: rows + 3
+    measure([Subject(runner, "m", "float32")], lambda: resting.append(runner.padding is None), repeats=1)
+    assert all(resting)
+    assert len(resting) == 4
+    assert runner.padding is padding

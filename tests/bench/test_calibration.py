@@ -6,7 +6,7 @@ import pytest
 import forerun
 from forerun.bench import calibrate, calibration
 from forerun.bench.calibrate import Subject
-from forerun.bench.calibration import Opened, calibrated
+from forerun.bench.calibration import Opened, calibrated, pad
 from forerun.cost import Cost, Costs, Point
 from forerun.errors import UnsupportedModel
 from forerun.models.plan import LayerPlan
@@ -171,3 +171,57 @@ def test_a_real_measurement_is_kept_and_read_back(
     assert not known
     assert costs.target.rows == (1, 2)
     assert calibrated(target, [EXIT]) == (costs, True)
+
+
+def with_points(monkeypatch: pytest.MonkeyPatch, *points: Point) -> None:
+    monkeypatch.setattr(
+        calibration,
+        "measure",
+        lambda subjects, tick: Costs(
+            tuple(Cost(s.model, "HFRunner", s.weights, s.plan_name, points) for s in subjects)
+        ),
+    )
+
+
+@pytest.fixture
+def on_modules(measured: Measured, folder: Path) -> Opened:
+    return Opened(str(folder), forerun.load(folder, runner="hf"))
+
+
+def test_nothing_is_padded_without_a_calibration_and_none_is_made(measured: Measured, on_modules: Opened) -> None:
+    assert not pad(on_modules)
+    assert on_modules.engine.runner.padding is None
+    assert not measured.asked
+
+
+def test_forwards_are_padded_where_more_rows_were_faster(on_modules: Opened, monkeypatch: pytest.MonkeyPatch) -> None:
+    with_points(monkeypatch, Point(1, 64, 30.0), Point(2, 64, 10.0), Point(4, 64, 12.0))
+    calibrated(on_modules)
+    assert pad(on_modules)
+    assert [on_modules.engine.runner.padding(rows) for rows in (1, 2, 3, 4, 9)] == [2, 2, 3, 4, 9]
+
+
+def test_padding_does_not_hide_the_calibration_that_it_came_from(
+    on_modules: Opened, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    with_points(monkeypatch, Point(1, 64, 30.0), Point(2, 64, 10.0))
+    calibrated(on_modules)
+    assert pad(on_modules)
+    assert calibrated(on_modules)[1]
+    assert pad(on_modules)
+
+
+def test_a_calibration_in_which_one_row_is_fastest_ends_padding(
+    on_modules: Opened, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    on_modules.engine.runner.padding = lambda rows: rows + 1
+    with_points(monkeypatch, Point(1, 64, 10.0), Point(2, 64, 11.0))
+    calibrated(on_modules)
+    assert not pad(on_modules)
+    assert on_modules.engine.runner.padding is None
+
+
+def test_the_lean_decoder_is_not_padded(target: Opened, measured: Measured, monkeypatch: pytest.MonkeyPatch) -> None:
+    with_points(monkeypatch, Point(1, 64, 30.0), Point(2, 64, 10.0))
+    calibrated(target)
+    assert not pad(target)

@@ -1,14 +1,18 @@
 from __future__ import annotations
 
 import inspect
+from pathlib import Path
 from typing import Any
 
 import pytest
 
 import forerun as library
+from forerun.bench import calibration
+from forerun.bench.calibration import Opened
 from forerun.cli import given as module
 from forerun.cli.given import OPENING, PLAIN, RESERVED, open_engine
 from forerun.cli.method import Method
+from forerun.cost import Cost, Costs, Point
 
 
 def test_every_way_to_open_a_model_has_a_flag_with_the_librarys_default() -> None:
@@ -29,6 +33,7 @@ def test_an_engine_is_opened_as_the_flags_say(
 ) -> None:
     seen: dict[str, Any] = {}
     monkeypatch.setattr(module, "load", lambda model, **options: seen.update(options, model=model))
+    monkeypatch.setattr(module, "pad", lambda opened: False)
     method = Method("self", "fixed", {"exit_layer": 2}, {"k": 3})
     open_engine("tiny", method, {"dtype": "float32", "weights": "int8", "seed": 3})
 
@@ -37,6 +42,24 @@ def test_an_engine_is_opened_as_the_flags_say(
     assert (seen["policy"], seen["policy_options"]) == ("fixed", {"k": 3})
     assert "seed" not in seen
     assert capsys.readouterr().err == "loading tiny\n"
+
+
+def test_a_calibration_pads_the_engine_and_one_is_told(
+    tiny: str, monkeypatch: pytest.MonkeyPatch, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.setenv("FORERUN_CACHE", str(tmp_path))
+    given = {"runner": "hf", "dtype": "bfloat16"}
+    opened = Opened(tiny, open_engine(tiny, PLAIN, given))
+    points = (Point(1, 64, 30.0), Point(2, 64, 10.0))
+    cost = Cost(opened.engine.name, "HFRunner", "bfloat16", "full", points)
+    monkeypatch.setattr(calibration, "measure", lambda subjects, tick: Costs((cost,)))
+    calibration.calibrated(opened)
+    assert "padded" not in capsys.readouterr().err
+
+    engine = open_engine(tiny, PLAIN, given)
+
+    assert engine.runner.padding(1) == 2
+    assert "forwards are padded, as the calibration advises" in capsys.readouterr().err
 
 
 def test_plain_decoding_drafts_nothing() -> None:

@@ -31,7 +31,7 @@ def test_options_have_types_and_defaults(forerun: Call) -> None:
     told = {one["name"]: one["options"] for one in json.loads(forerun("policies", "--json").out)}
 
     assert told["fixed"] == [{"name": "k", "type": "a whole number", "required": False, "default": 3}]
-    assert told["bounded"][-1]["type"] == "the options of inner"
+    assert told["bounded"][-1]["type"] == "the options of the one inside"
     drafters = {one["name"]: one["options"] for one in json.loads(forerun("drafters", "--json").out)}
     assert drafters["draft_model"][0]["required"]
 

@@ -7,6 +7,7 @@ import copy
 import pytest
 import torch
 
+from forerun import load
 from forerun.core import ROOT
 from forerun.errors import UnsupportedModel
 from forerun.models.packed import Packed, Part
@@ -188,3 +189,73 @@ def test_attended_layers_are_counted() -> None:
     assert runner.attended == set()
     finish(Sequence(runner).forward(text(3)))
     assert runner.attended == {0, 1, 2, 3}
+
+
+class Watched:
+    """Counts the rows that the modules below a runner compute."""
+
+    def __init__(self, runner: HFRunner) -> None:
+        self.rows: list[int] = []
+        runner.model.get_input_embeddings().register_forward_pre_hook(lambda _, args: self.rows.append(args[0].numel()))
+
+
+def slots(sequence: Sequence) -> list[torch.Tensor]:
+    """The committed keys and values of all layers."""
+    store = sequence._store
+    return [buffer[:, : len(sequence.ids)] for buffers in (store._keys, store._values) for buffer in buffers]
+
+
+@pytest.mark.parametrize("family", ["llama", "gemma2", "gpt2", "mixtral"])
+@pytest.mark.parametrize("plan", [FULL, LayerPlan.early_exit(2, 4), LayerPlan.skip(4, [1], [2])])
+def test_a_padded_forward_gives_the_same_rows_and_leaves_the_texts_alone(family: str, plan: LayerPlan) -> None:
+    model = tiny_model(family)
+    one, other = HFRunner(model), HFRunner(model)
+    other.padding = lambda rows: max(rows, 4)
+    watched = Watched(other)
+    plain, padded = Sequence(one), Sequence(other)
+    for sequence in (plain, padded):
+        finish(sequence.sync(text(40)))
+    before = [slot.clone() for slot in slots(padded)]
+    rows, same = (finish(s.forward([7], plan=plan, taps=frozenset({1}))) for s in (plain, padded))
+
+    assert watched.rows == [40, 4]
+    assert same.logits.shape == rows.logits.shape == (1, VOCABULARY)
+    assert same.taps[1].shape == rows.taps[1].shape
+    assert off(same.logits, rows.logits) < 1e-4
+    assert off(same.hidden, rows.hidden) < 1e-4
+    assert off(same.taps[1], rows.taps[1]) < 1e-4
+    assert padded.scratch == (7,)
+    assert padded.ids == text(40)
+    assert all(torch.equal(a, b) for a, b in zip(slots(padded), before, strict=True))
+
+
+def test_rows_that_resume_and_rows_of_several_texts_are_padded_as_one_forward() -> None:
+    model = tiny_model("llama")
+    runner = HFRunner(model)
+    watched = Watched(runner)
+    sequences = [Sequence(runner), Sequence(runner)]
+    runner.padding = lambda rows: {2: 3, 4: 6}.get(rows, rows)
+    together(*(sequence.sync(text(9)) for sequence in sequences))
+    together(*(sequence.forward([3], plan=LayerPlan.early_exit(2, 4)) for sequence in sequences))
+    answers = together(*(sequence.complete([3, 5], chain(2)) for sequence in sequences))
+    assert watched.rows == [18, 3, 6]
+    for rows in answers:
+        assert off(rows.logits, own_logits(model, [*text(9), 3, 5])[-2:]) < 1e-4
+
+
+@pytest.mark.parametrize("padding", [lambda rows: rows, lambda rows: 1])
+def test_padding_never_takes_rows_away(padding: object) -> None:
+    runner = HFRunner(tiny_model("llama"))
+    runner.padding = padding
+    watched = Watched(runner)
+    assert finish(Sequence(runner).forward(text(3))).logits.shape[0] == 3
+    assert watched.rows == [3]
+
+
+def test_greedy_text_stays_the_same_with_padding() -> None:
+    engine = load(tiny_model("llama"), drafter="self", drafter_options={"exit_layer": 2})
+    prompts = [text(7), text(20, seed=1)]
+    before = [result.ids for result in engine.generate(prompts, max_new_tokens=24)]
+    engine.runner.padding = lambda rows: max(rows, 5)
+    assert [result.ids for result in engine.generate(prompts, max_new_tokens=24)] == before
+    assert [engine.generate(prompt, max_new_tokens=24).ids for prompt in prompts] == before

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import random
 from collections.abc import AsyncGenerator, Callable, Iterator, Sequence
+from contextlib import contextmanager
 from dataclasses import dataclass
 from statistics import median
 from time import perf_counter
@@ -16,7 +17,7 @@ from ..core import ROOT
 from ..cost import Cost, Costs, Point
 from ..drive import drive
 from ..models.plan import FULL, LayerPlan
-from ..models.runner import Runner
+from ..models.runner import HFRunner, Runner
 from ..models.sequence import Sequence as TokenSequence
 from .comparison import spread
 
@@ -70,8 +71,26 @@ class _Place:
 def measure(subjects: Sequence[Subject], tick: Callable[[], None] = lambda: None, repeats: int = REPEATS) -> Costs:
     """The costs of the subjects, in their order. tick is called once a repeat, repeats + 1 times in all.
 
-    Points of more than 32 rows are measured 3 times. What doesn't fit a model's context is left out.
+    Points of more than 32 rows are measured 3 times. What doesn't fit a model's context is left out. A runner's padding
+    rests meanwhile.
     """
+    with _unpadded([subject.runner for subject in subjects]):
+        return _measure(subjects, tick, repeats)
+
+
+@contextmanager
+def _unpadded(runners: Sequence[Runner]) -> Iterator[None]:
+    padding = {runner: runner.padding for runner in runners if isinstance(runner, HFRunner)}
+    try:
+        for runner in padding:
+            runner.padding = None
+        yield
+    finally:
+        for runner, rows in padding.items():
+            runner.padding = rows
+
+
+def _measure(subjects: Sequence[Subject], tick: Callable[[], None], repeats: int) -> Costs:
     places = list(_places(subjects))
     times: dict[int, list[float]] = {number: [] for number in range(len(places))}
     shuffle = random.Random(0).shuffle

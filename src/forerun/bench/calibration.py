@@ -21,6 +21,7 @@ from ..engine import Engine
 from ..models.gguf import cache_directory
 from ..models.locate import locate
 from ..models.plan import FULL, LayerPlan
+from ..models.runner import HFRunner
 from .calibrate import Subject, measure
 
 
@@ -40,7 +41,7 @@ class Opened:
         """What decides about the cost of a forward."""
         runner = self.engine.runner
         told = conditions(self.engine, "")
-        del told["command"]
+        del told["command"], told["padded"]
         return {**told, **_identity(self.model), "runner": type(runner).__name__, "weights": self.format}
 
 
@@ -56,7 +57,7 @@ def calibrated(
 
     What is missing is measured together with the target anew, so that ratios come from the same minutes.
     """
-    about = {"target": target.conditions(), "draft": None if draft is None else draft.conditions()}
+    about = _about(target, draft)
     name = target.engine.name
     for plan in plans:
         target.engine.runner.check_plan(plan)
@@ -74,6 +75,25 @@ def calibrated(
         known.update(_by_key(measure(wanted, tick).costs))
         _write(file, about, list(known.values()))
     return Costs(tuple(known[subject.key] for subject in subjects)), not missing
+
+
+def pad(opened: Opened) -> bool:
+    """Let transformers' modules run as many rows as they run fastest with, where a kept calibration says so.
+
+    Whether they do from now on. Measures nothing: without a calibration of the model alone, and on the lean decoder,
+    nothing changes.
+    """
+    runner = opened.engine.runner
+    if not isinstance(runner, HFRunner):
+        return False
+    cost = _read(_file(_about(opened))).get(_subject(opened, opened.engine.name).key)
+    gains = cost is not None and any(cost.best_rows(rows) != rows for rows in cost.rows)
+    runner.padding = cost.best_rows if cost is not None and gains else None
+    return gains
+
+
+def _about(target: Opened, draft: Opened | None = None) -> dict[str, Any]:
+    return {"target": target.conditions(), "draft": None if draft is None else draft.conditions()}
 
 
 def _subject(opened: Opened, name: str, plan: LayerPlan = FULL) -> Subject:

@@ -13,7 +13,7 @@ from typing import Annotated, Any
 import torch
 import typer
 
-from ..bench.calibration import Opened, calibrated
+from ..bench.calibration import Opened, calibrated, pad
 from ..bench.entrants import read_entrants
 from ..bench.peer import PeerSettings, peer_choice
 from ..bench.peer_models import peer_models
@@ -23,6 +23,7 @@ from ..bench.report import by_category, overall
 from ..bench.session import Session
 from ..bench.suite import fingerprint, read_suite
 from ..conditions import conditions
+from ..cost import Cost
 from ..engine import Engine
 from ..errors import UnsupportedOption
 from ..plotting import check_plotting
@@ -74,18 +75,24 @@ def bench(
     if threads is not None:
         set_threads(threads)
     engine = open_engine(model, PLAIN, given)
-    costs = calibrated(Opened(model, engine, given["weights"]))[0] if predict else None
+    cost = _cost(Opened(model, engine, given["weights"])) if predict else None
     if choices:
         models = {**peer_models(model, peer_dtype), **models}
     settings = PeerSettings(models, torch.get_num_threads(), peer_dtype, pythons=pythons)
     session = Session(engine, entrants, items, choices, settings, max_new_tokens, raw)
     with progress("measuring", len(items)) as tick:
         report = session.run(tick, lambda name: note(f"opening {name}"))
-    if costs is not None:
-        add_predictions(report, costs.target)
+    if cost is not None:
+        add_predictions(report, cost)
     told = {"file": suite.name, "sha256": fingerprint(suite), "prompts": len(items)}
     about = {**_conditions(engine, given["weights"]), "suite": told, "max_new_tokens": max_new_tokens}
     _publish({**about, **report}, json_file, plots)
+
+
+def _cost(opened: Opened) -> Cost:
+    """What forwards of the model cost as they will run; measured now if need be."""
+    measured = calibrated(opened)[0].target
+    return measured.padded() if pad(opened) else measured
 
 
 def _conditions(engine: Engine, weights: str) -> dict[str, Any]:

@@ -7,6 +7,7 @@ from typing import Annotated, Any
 
 import typer
 
+from ..bench.calibration import Opened, pad
 from ..engine import Engine, load
 from .flags import flag
 from .method import Method
@@ -37,9 +38,9 @@ PLAIN = Method("none", "fixed", {}, {})
 
 
 def open_engine(model: str, method: Method, given: Mapping[str, Any]) -> Engine:
-    """The engine of a method on a model, opened as the flags among `given` say."""
+    """The engine of a method on a model, opened as the flags among `given` say, padded where a calibration advises it."""
     note(f"loading {model}")
-    return load(
+    engine = load(
         model,
         drafter=method.drafter,
         policy=method.policy,
@@ -47,3 +48,6 @@ def open_engine(model: str, method: Method, given: Mapping[str, Any]) -> Engine:
         policy_options=method.policy_options,
         **{one.name: given.get(one.name, one.default) for one in OPENING},
     )
+    if pad(Opened(model, engine, given.get("weights", ""))):
+        note("forwards are padded, as the calibration advises")
+    return engine

@@ -67,7 +67,7 @@ def _options(entry: Entry[Any]) -> list[dict[str, Any]]:
         for name, option in entry.options.items()
         for required in (option.default is option.empty,)
     ]
-    passed_on = {"name": "...", "type": "the options of inner", "required": False, "default": None}
+    passed_on = {"name": "...", "type": "the options of the one inside", "required": False, "default": None}
     return [*options, passed_on] if entry.passes_options_on else options
 
 

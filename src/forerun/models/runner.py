@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from copy import deepcopy
 from typing import Any, final
 
@@ -15,7 +15,7 @@ from ..errors import UnsupportedModel, UnsupportedOption
 from .attention import NAME
 from .checks import max_length_of
 from .layers import Block, decoder_layers
-from .packed import Packed
+from .packed import Packed, Part
 from .plan import FULL, LayerPlan
 from .request import Request, Rows
 from .store import LayerStore, Store
@@ -102,7 +102,8 @@ class HFRunner(Runner):
     """Any decoder that uses transformers' attention interface.
 
     It works on a copy of the module tree that shares the parameters; the model that was passed in is not touched.
-    attended are the layers whose attention went through forerun's function so far.
+    attended are the layers whose attention went through forerun's function so far. padding: rows -> how many rows a forward
+    of so many runs with, the rest being thrown away; None for as they come. (In bfloat16 one row can be slower than two.)
     """
 
     def __init__(self, model: Any, name: str = "") -> None:
@@ -114,6 +115,8 @@ class HFRunner(Runner):
         self.dtype = model.dtype
         self.max_length = max_length_of(model.config)
         self.attended: set[int] = set()
+        self.padding: Callable[[int], int] | None = None
+        self._spare = LayerStore(self.num_layers, 1)
         self._unskippable = ""
         self.model = private_copy(model)
         layers = decoder_layers(self.model)
@@ -143,8 +146,9 @@ class HFRunner(Runner):
 
     @torch.inference_mode()
     def execute(self, requests: Sequence[Request]) -> list[Rows]:
-        packed = Packed([request.part for request in requests], requests[0].plan, requests[0].taps)
-        ids, positions, wanted = layout(requests, self.device)
+        padded = self._padded(requests)
+        packed = Packed([request.part for request in padded], requests[0].plan, requests[0].taps)
+        ids, positions, wanted = layout(padded, self.device)
         out = self.model(
             input_ids=ids[None],
             position_ids=positions[None],
@@ -158,6 +162,15 @@ class HFRunner(Runner):
         if hidden is None:
             raise UnsupportedModel(f"{type(self.model).__name__} did not call its output head")
         return gather(hidden[0], out.logits[0], packed, requests)
+
+    def _padded(self, requests: Sequence[Request]) -> Sequence[Request]:
+        """The requests and, where padding says so, one more: rows of no text, in a store of their own."""
+        rows = sum(request.part.n for request in requests)
+        extra = 0 if self.padding is None else self.padding(rows) - rows
+        if extra <= 0:
+            return requests
+        spare = Part(self._spare, committed=0, first=0, n=extra, depths=list(range(extra)))
+        return [*requests, Request(self, (0,) * extra, spare, want=0)]
 
 
 def private_copy(model: Any) -> Any:
