@@ -5,6 +5,8 @@ from __future__ import annotations
 import typer
 
 from .train_data import answers, prompts
+from .train_layerskip import layerskip
+from .train_report import report
 
 train = typer.Typer(
     name="train",
@@ -13,3 +15,5 @@ train = typer.Typer(
 )
 train.command("prompts")(prompts)
 train.command("answers")(answers)
+train.command("layerskip")(layerskip)
+train.command("report")(report)
