@@ -26,7 +26,7 @@ async def decode(target: Sequence, drafter: Drafter, policy: LengthPolicy, conte
     if context.room <= 0:
         return
     clock = _Clock()
-    rows = await target.sync(context.ids)
+    rows = await target.sync(context.ids, drafter.taps)
     clock.lap("forward")
     yield _finish(Draft(), _decide(Draft(), rows.logits, context, clock), rows.logits, context, clock)
     while context.finish_reason is None:
@@ -36,7 +36,7 @@ async def decode(target: Sequence, drafter: Drafter, policy: LengthPolicy, conte
         clock.lap("draft")
         clock.add("draft_forward", sum(step.forward_seconds for step in steps))
         rows = await target.complete(
-            [context.ids[-1], *draft.tokens], [ROOT, *(parent + 1 for parent in draft.parents)]
+            [context.ids[-1], *draft.tokens], [ROOT, *(parent + 1 for parent in draft.parents)], drafter.taps
         )
         clock.lap("forward")
         verdict = _decide(draft, rows.logits, context, clock)

@@ -10,9 +10,11 @@ import typer
 
 from ..train.answers import AnswerOptions, answer
 from ..train.prompts import PromptOptions, sample_prompts, texts_of
+from ..train.states import StateStore
 from .flags import takes
 from .given import OPENING, PLAIN, AsJson, Model, open_engine
 from .screen import note, progress, show, show_json
+from .values import parse
 
 Output = Annotated[Path, typer.Option("--output", "-o", help="The JSON lines file to add to.")]
 Exclude = Annotated[
@@ -62,6 +64,12 @@ def answers(
     max_prompt: Annotated[int, typer.Option(help="Leave out prompts of more tokens.")] = 1024,
     seed: Annotated[int, typer.Option(help="The same seed gives the same answers.")] = 0,
     exclude: Exclude = None,
+    states: Annotated[
+        Path | None, typer.Option(help="Keep the states at --layers in this directory, for train exit-adapter.")
+    ] = None,
+    layers: Annotated[
+        str, typer.Option(help="Whose states to keep: 10,15,30. Layer L of L is what the last one gives.")
+    ] = "",
     batch: Batch = 48,
     as_json: AsJson = False,
     **given: Any,
@@ -72,7 +80,13 @@ def answers(
     )
     unwanted = texts_of(exclude or ())
     engine = open_engine(model, PLAIN, given)
-    made = answer(engine, prompts, output, options, unwanted, batch)
+    kept: Any = parse(layers, tuple[int, ...], "--layers")
+    if bool(kept) != (states is not None):
+        raise ValueError("--states and --layers go together: a directory, and the layers whose states to keep there")
+    store = None
+    if states is not None:
+        store = StateStore(states, kept, engine.identity.hidden_size, engine.identity.weights)
+    made = answer(engine, prompts, output, options, unwanted, batch, store)
     done, total, tokens = next(made)
     known, begun = done, perf_counter()
     note(f"{total} prompts, {known} of them answered before")

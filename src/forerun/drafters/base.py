@@ -20,7 +20,9 @@ from ..registry import Registry
 
 
 class Drafter(ABC):
-    """Drafts for one request."""
+    """Drafts for one request. taps: the layers whose states it reads off the target's sequence (Sequence.states)."""
+
+    taps: frozenset[int] = frozenset()
 
     @abstractmethod
     def draft(self, context: Context) -> AsyncGenerator[Step]:

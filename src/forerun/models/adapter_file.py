@@ -79,7 +79,7 @@ class AdapterFile:
 
 
 def write_adapter(adapter: AdapterFile, directory: Path) -> None:
-    """Written under another name and moved when complete. Raises ValueError where it can't be written or is there already."""
+    """Written under another name and moved when complete. Raises ValueError where that fails or the directory is there."""
     if directory.exists():
         raise ValueError(f"{directory} is there already; name another directory")
     directory.parent.mkdir(parents=True, exist_ok=True)

@@ -22,7 +22,7 @@ class Part:
 
     ancestors [n, first + n]: which scratch rows (first old ones, then these) each row sees, itself included; None for a
     plain chain. depths: positions behind the prefix, of all scratch rows. entry: hidden states [resumed, D] that the
-    leading rows bring along to layer `enter`.
+    leading rows bring along to layer `enter`. states [n, D]: what a runner reads beside the tokens, where it does.
     """
 
     store: Store
@@ -33,6 +33,7 @@ class Part:
     ancestors: Tensor | None = None
     entry: Tensor | None = None
     enter: int = 0
+    states: Tensor | None = None
     _biases: dict[tuple[Pattern, int], Tensor | None] = field(default_factory=dict)
 
     @property

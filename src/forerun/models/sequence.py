@@ -19,19 +19,24 @@ from .packed import Part
 from .plan import FULL, LayerPlan
 from .request import Request, Rows, submit
 from .runner import Runner
+from .states import States
 
 CHUNK = 512
 
 
 @dataclass(frozen=True, slots=True, eq=False)
 class _Row:
-    """A scratch row. state is what its exit layer was given, [D], where plan is a pure early exit."""
+    """A scratch row. state is what its exit layer was given, [D], where plan is a pure early exit.
+
+    taps are the layers whose states it was computed with.
+    """
 
     token: int
     parent: int
     depth: int
     plan: LayerPlan
     state: Tensor | None
+    taps: frozenset[int]
 
 
 @final
@@ -44,6 +49,7 @@ class Sequence:
         self._store = runner.new_store(capacity)
         self._drafting = drafting
         self._rows: list[_Row] = []
+        self._states: dict[int, States] = {}
 
     @property
     def scratch(self) -> tuple[int, ...]:
@@ -56,11 +62,14 @@ class Sequence:
         parents: Series[int] | None = None,
         plan: LayerPlan = FULL,
         taps: frozenset[int] = frozenset(),
+        states: Tensor | None = None,
+        want: int | None = None,
     ) -> Rows:
-        """Add scratch rows to draft with, in the order given; rows for all of them.
+        """Add scratch rows to draft with, in the order given; rows for the last `want` of them, all if None.
 
         parents[i] is a scratch row before it or ROOT; None continues the last scratch row. Positions follow the parents.
-        Raises ValueError where scratch rows lack keys that the plan's layers would read.
+        states [n, D] are for runners that read more than tokens (an exit adapter). Raises ValueError where scratch rows
+        lack keys that the plan's layers would read.
         """
         first = len(self._rows)
         own = range(first - 1, first - 1 + len(tokens)) if parents is None else parents
@@ -69,7 +78,8 @@ class Sequence:
                 raise ValueError(
                     "the scratch rows left out layers that this plan attends in; drop or complete them first"
                 )
-        return await self._run(tokens, own, len(tokens), plan, taps, drafting=True)
+        wanted = len(tokens) if want is None else want
+        return await self._run(tokens, own, wanted, plan, taps, drafting=True, states=states)
 
     async def complete(self, tokens: Series[int], parents: Series[int], taps: frozenset[int] = frozenset()) -> Rows:
         """Make the scratch rows exactly these, each computed by the whole model; rows for all of them.
@@ -77,23 +87,23 @@ class Sequence:
         Leading rows that were drafted by an early exit, with equal tokens and parents, go on from their exit states and
         don't compute the layers below again (LayerSkip, arXiv 2404.16710, section 5). All others are computed anew.
         """
-        enter, states = self._resumable(tokens, parents)
+        enter, entry = self._resumable(tokens, parents)
         self.drop()
-        return await self._run(tokens, parents, len(tokens), FULL, taps, self._drafting, enter, states)
+        return await self._run(tokens, parents, len(tokens), FULL, taps, self._drafting, enter, entry)
 
     def _resumable(self, tokens: Series[int], parents: Series[int]) -> tuple[int, list[Tensor]]:
         """The layer at which leading scratch rows go on, and their states there."""
         enter = 0
-        states: list[Tensor] = []
+        entry: list[Tensor] = []
         for token, parent, row in zip(tokens, parents, self._rows, strict=False):
             exit_layer = row.plan.resumes_at
             if exit_layer is None or row.state is None or (token, parent) != (row.token, row.parent):
                 break
-            if states and exit_layer != enter:
+            if entry and exit_layer != enter:
                 break
             enter = exit_layer
-            states.append(row.state)
-        return enter, states
+            entry.append(row.state)
+        return enter, entry
 
     async def _run(
         self,
@@ -104,7 +114,8 @@ class Sequence:
         taps: frozenset[int],
         drafting: bool,
         enter: int = 0,
-        states: Series[Tensor] = (),
+        entry: Series[Tensor] = (),
+        states: Tensor | None = None,
     ) -> Rows:
         first = len(self._rows)
         depths = self._depths(tokens, parents)
@@ -118,17 +129,20 @@ class Sequence:
             n=len(tokens),
             depths=depths,
             ancestors=None if chain else _ancestors(every)[first:],
-            entry=torch.stack(list(states)) if states else None,
+            entry=torch.stack(list(entry)) if entry else None,
             enter=enter,
+            states=states,
         )
         exit_layer = plan.resumes_at
         wanted = taps if exit_layer is None else taps | {exit_layer}
         begun = perf_counter()
         rows = await submit(Request(self.runner, tuple(tokens), part, want, plan, wanted, drafting))
         seconds = perf_counter() - begun
+        for layer in taps:
+            self._states.setdefault(layer, States()).write(len(self.ids) + first, rows.taps[layer])
         exits = [None] * len(tokens) if exit_layer is None else rows.taps[exit_layer]
         for token, parent, depth, state in zip(tokens, parents, depths[first:], exits, strict=True):
-            self._rows.append(_Row(token, parent, depth, plan, state))
+            self._rows.append(_Row(token, parent, depth, plan, state, taps))
         return replace(rows, seconds=seconds)
 
     def _depths(self, tokens: Series[int], parents: Series[int]) -> list[int]:
@@ -157,7 +171,11 @@ class Sequence:
                 raise ValueError(f"scratch row {row} was computed with layers left out; complete it first")
             previous = row
         committed = len(self.ids)
-        self._store.move([committed + row for row in rows], committed)
+        slots = [committed + row for row in rows]
+        self._store.move(slots, committed)
+        for layer, states in self._states.items():
+            if states.known == committed and all(layer in self._rows[row].taps for row in rows):
+                states.move(slots, committed)
         self.ids += [self._rows[row].token for row in rows]
         self.drop()
 
@@ -165,19 +183,32 @@ class Sequence:
         """Forget the scratch rows."""
         self._rows = []
 
-    async def sync(self, ids: Series[int]) -> Rows:
+    def states(self, layer: int) -> Tensor:
+        """What this layer was given, [len(ids), D] (the layer behind the last: what the last one gave).
+
+        Raises ValueError unless every committed row was computed with this tap.
+        """
+        return self._states.get(layer, States()).first(len(self.ids))
+
+    async def sync(self, ids: Series[int], taps: frozenset[int] = frozenset(), states: Tensor | None = None) -> Rows:
         """Make the prefix equal ids, reusing what matches; the row of the last token (always computed).
 
-        Long texts go through in chunks. Raises ValueError on no ids.
+        taps: layers whose states of all of ids are to be known afterwards; states [len(ids), D] as in forward. Long texts
+        go through in chunks. Raises ValueError on no ids.
         """
         if not ids:
             raise ValueError("a sequence needs at least one token to sync to")
         self.drop()
-        del self.ids[shared_prefix(self.ids, ids[:-1]) :]
+        known = [self._states.get(layer, States()).known for layer in taps]
+        del self.ids[min([shared_prefix(self.ids, ids[:-1]), *known]) :]
+        for held in self._states.values():
+            held.forget(len(self.ids))
         while True:
             chunk = ids[len(self.ids) : len(self.ids) + CHUNK]
             want = 1 if len(self.ids) + len(chunk) == len(ids) else 0
-            rows = await self._run(chunk, range(ROOT, len(chunk) - 1), want, FULL, frozenset(), self._drafting)
+            own = None if states is None else states[len(self.ids) : len(self.ids) + len(chunk)]
+            parents = range(ROOT, len(chunk) - 1)
+            rows = await self._run(chunk, parents, want, FULL, taps, self._drafting, states=own)
             self.keep(range(len(chunk)))
             if want:
                 return rows

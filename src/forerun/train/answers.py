@@ -8,12 +8,11 @@ from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Any
 
-import numpy as np
-
 from ..engine import Engine
 from ..prompts import encode
 from ..questions import has_chat_template, read_questions
 from .jsonl import Lines
+from .states import StateStore, name_of, recorder
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -39,11 +38,13 @@ def answer(
     options: AnswerOptions,
     exclude: Collection[str] = (),
     max_batch: int = 48,
+    states: StateStore | None = None,
 ) -> Iterator[tuple[int, int, int]]:
     """Add an answer for each prompt that the file has none for yet: yields (answers there, answers in all, new tokens).
 
-    Of a conversation the first turn is asked. exclude: user turns that must not be answered, a benchmark's. Raises
-    ValueError where the file's answers were made by another model or with other options.
+    Of a conversation the first turn is asked. exclude: user turns that must not be answered, a benchmark's. states: where
+    the states that come by on the way are to be kept. Raises ValueError where the file's answers were made by another
+    model or with other options.
     """
     made_by = {**asdict(options), "model": engine.identity.weights}
     with Lines(path) as lines:
@@ -58,7 +59,8 @@ def answer(
             "top_p": options.top_p,
         }
         requests = [(ids, {**given, "seed": _seed(options.seed, name)}) for name, ids in missing]
-        for index, result in engine.each(requests, max_batch=max_batch):
+        asking = engine if states is None else engine.using(recorder(states.layers, states.add))
+        for index, result in asking.each(requests, max_batch=max_batch):
             name, ids = missing[index]
             lines.write(
                 {
@@ -83,7 +85,7 @@ def _asked(engine: Engine, prompts: Path, longest: int, exclude: Collection[str]
         if not excluded.intersection(question.turns):
             ids = encode(question.prompt((), chat), engine.tokenizer)
             if len(ids) <= longest:
-                asked[hashlib.sha256(np.array(ids, dtype="<i8").tobytes()).hexdigest()[:16]] = ids
+                asked[name_of(ids)] = ids
     if not asked:
         raise ValueError(f"{prompts} holds no prompt of at most {longest} tokens that may be used")
     return asked

@@ -19,7 +19,7 @@ from .jsonl import Lines
 MARK = "\u2063forerun\u2063"
 
 # Batches of attempts between two writes: the last requests of a wave run in small batches, and a kill loses a wave.
-WAVE = 8
+WAVE = 4
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

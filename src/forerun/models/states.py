@@ -1,0 +1,49 @@
+"""The states of a sequence at one layer: a row for each slot, beside the keys and values."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import final
+
+import torch
+from torch import Tensor
+
+
+@final
+class States:
+    """A buffer [slots, D], made on first use and doubled when full.
+
+    known is the number of leading slots that hold states; slots behind may be scratch rows'.
+    """
+
+    def __init__(self) -> None:
+        self.known = 0
+        self._buffer: Tensor | None = None
+
+    def write(self, slot: int, rows: Tensor) -> None:
+        """Hold the rows from this slot on."""
+        end = slot + rows.shape[0]
+        if self._buffer is None or end > self._buffer.shape[0]:
+            held = 0 if self._buffer is None else self._buffer.shape[0]
+            grown = rows.new_empty(max(end, 2 * held, 64), rows.shape[1])
+            if self._buffer is not None:
+                grown[:held] = self._buffer
+            self._buffer = grown
+        self._buffer[slot:end] = rows
+
+    @torch.inference_mode()
+    def move(self, slots: Sequence[int], start: int) -> None:
+        """Bring these slots, ascending, to start and those behind it; they are known from then on."""
+        if self._buffer is not None and list(slots) != list(range(start, start + len(slots))):
+            self._buffer[start : start + len(slots)] = self._buffer[list(slots)]
+        self.known = start + len(slots)
+
+    def forget(self, length: int) -> None:
+        """Only the first `length` slots are known from now on, if as many were."""
+        self.known = min(self.known, length)
+
+    def first(self, length: int) -> Tensor:
+        """States [length, D] of the first slots; ValueError where they are not known."""
+        if self._buffer is None or length > self.known:
+            raise ValueError(f"states are known of {self.known} tokens, and {length} were asked for")
+        return self._buffer[:length]
