@@ -94,6 +94,13 @@ def test_a_draft_that_is_cut_short_ends_the_one_inside_at_once(tokens: tuple[int
     assert asked.happened == ["asked", "ended"]
 
 
+def test_the_layers_that_either_reads_are_tapped() -> None:
+    first, then = Scripted(4), Scripted(6)
+    assert Hybrid(first, then).taps == frozenset()
+    first.taps, then.taps = frozenset({2}), frozenset({2, 4})
+    assert Hybrid(first, then).taps == {2, 4}
+
+
 def test_closing_it_closes_both() -> None:
     first, then = Scripted(4), Scripted(6)
     Hybrid(first, then).close()

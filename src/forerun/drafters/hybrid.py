@@ -1,9 +1,8 @@
 """Lookup where it finds something, else another drafter.
 
 Copying what followed the same tokens before costs no forward, so it comes first. A round in which it finds nothing is the
-other drafter's. Which of the two drafts follows from the text so far alone, so the output's law is the target's.
-
-Source of the pairing: lookup, see lookup.py, before any other registered drafter.
+other drafter's, which syncs itself to the text. Who drafts follows from the text so far alone, so the output's law stays
+the target's.
 """
 
 from __future__ import annotations
@@ -23,6 +22,7 @@ FIRST = "lookup"
 @final
 class Hybrid(Drafter):
     def __init__(self, first: Drafter, then: Drafter) -> None:
+        self.taps = first.taps | then.taps
         self._drafters = first, then
 
     async def draft(self, context: Context) -> AsyncGenerator[Step]:
