@@ -3,10 +3,7 @@
 from __future__ import annotations
 
 import json
-import shlex
-import sys
 from collections.abc import Sequence
-from datetime import UTC, datetime
 from pathlib import Path
 from typing import Annotated, Any
 
@@ -22,13 +19,11 @@ from ..bench.predict import add_predictions
 from ..bench.report import by_category, overall
 from ..bench.session import Session
 from ..bench.suite import fingerprint, read_suite
-from ..conditions import conditions
 from ..cost import Cost
-from ..engine import Engine
 from ..errors import UnsupportedOption
 from ..plotting import check_plotting
 from .flags import takes
-from .given import OPENING, PLAIN, Model, Raw, open_engine
+from .given import OPENING, PLAIN, Model, Raw, measured_with, open_engine
 from .screen import note, progress, show, show_table
 
 Suite = Annotated[Path, typer.Option(help="Prompts in Spec-Bench's JSON lines.", show_default=False)]
@@ -85,7 +80,7 @@ def bench(
     if cost is not None:
         add_predictions(report, cost)
     told = {"file": suite.name, "sha256": fingerprint(suite), "prompts": len(items)}
-    about = {**_conditions(engine, given["weights"]), "suite": told, "max_new_tokens": max_new_tokens}
+    about = {**measured_with(engine, given["weights"]), "suite": told, "max_new_tokens": max_new_tokens}
     _publish({**about, **report}, json_file, plots)
 
 
@@ -93,15 +88,6 @@ def _cost(opened: Opened) -> Cost:
     """What forwards of the model cost as they will run; measured now if need be."""
     measured = calibrated(opened)[0].target
     return measured.padded() if pad(opened) else measured
-
-
-def _conditions(engine: Engine, weights: str) -> dict[str, Any]:
-    return {
-        **conditions(engine, shlex.join(["forerun", *sys.argv[1:]])),
-        "weights": weights or str(engine.runner.dtype).removeprefix("torch."),
-        "runner": type(engine.runner).__name__,
-        "date": datetime.now(UTC).isoformat(timespec="seconds"),
-    }
 
 
 def _publish(report: dict[str, Any], json_file: Path | None, plots: Path | None) -> None:

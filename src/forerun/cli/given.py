@@ -2,12 +2,16 @@
 
 from __future__ import annotations
 
+import shlex
+import sys
 from collections.abc import Mapping
+from datetime import UTC, datetime
 from typing import Annotated, Any
 
 import typer
 
 from ..bench.calibration import Opened, pad
+from ..conditions import conditions
 from ..engine import Engine, load
 from .flags import flag
 from .method import Method
@@ -51,3 +55,13 @@ def open_engine(model: str, method: Method, given: Mapping[str, Any]) -> Engine:
     if pad(Opened(model, engine, given.get("weights", ""))):
         note("forwards are padded, as the calibration advises")
     return engine
+
+
+def measured_with(engine: Engine, weights: str) -> dict[str, Any]:
+    """What a figure that this command line measured depends on, and when; weights "" are the model's own."""
+    return {
+        **conditions(engine, shlex.join(["forerun", *sys.argv[1:]])),
+        "weights": weights or str(engine.runner.dtype).removeprefix("torch."),
+        "runner": type(engine.runner).__name__,
+        "date": datetime.now(UTC).isoformat(timespec="seconds"),
+    }

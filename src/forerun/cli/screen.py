@@ -44,15 +44,16 @@ def write(text: str, drafted: bool) -> None:
 
 
 def show_json(value: Any) -> None:
-    """One JSON object on stdout; infinities and NaN, which JSON doesn't have, become null."""
-    sys.stdout.write(json.dumps(_finite(value), ensure_ascii=False, allow_nan=False) + "\n")
+    """One JSON object on stdout; infinities and NaN become null."""
+    sys.stdout.write(json.dumps(finite(value), ensure_ascii=False, allow_nan=False) + "\n")
 
 
-def _finite(value: Any) -> Any:
+def finite(value: Any) -> Any:
+    """The value with None for infinities and NaN, which JSON doesn't have."""
     if isinstance(value, dict):
-        return {key: _finite(item) for key, item in value.items()}
+        return {key: finite(item) for key, item in value.items()}
     if isinstance(value, list | tuple):
-        return [_finite(item) for item in value]
+        return [finite(item) for item in value]
     return None if isinstance(value, float) and not math.isfinite(value) else value
 
 
