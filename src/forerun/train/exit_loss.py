@@ -74,11 +74,8 @@ class Exits:
                 return form.of(self._entering if index == self._last else hidden)
             out = forward(hidden, *args, **kwargs)
             form.learn(out)
-            if self._rows is None:
-                return out
-            state = state_of(out)
-            if index in self._wanted:
-                self._states[index] = state.flatten(0, 1).index_select(0, self._rows)
+            if self._rows is not None and index in self._wanted:
+                self._states[index] = state_of(out).flatten(0, 1).index_select(0, self._rows)
             return out
 
         return run
