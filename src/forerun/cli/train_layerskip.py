@@ -68,7 +68,7 @@ def layerskip(
     as_json: AsJson = False,
     **given: Any,
 ) -> None:
-    """Train a model with layer dropout and early-exit loss (LayerSkip, arXiv 2404.16710). Runs under accelerate launch too."""
+    """Train a model with layer dropout and early-exit loss (LayerSkip, arXiv 2404.16710); under accelerate launch, too."""
     check_training()
     recipe = recipe_of(preset_name, given)
     settings = Settings(**{one.name: given[one.name] for one in SETTINGS})

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import random
 from collections.abc import Mapping, Sequence
 from typing import Any, final
 
@@ -15,6 +16,8 @@ from .examples import Example
 from .exit_loss import IGNORED
 
 TOLERANCE = 1e-3
+# batches that are sorted by length together: fewer mix lengths more, and pad more
+POOL = 50
 
 
 def packed(examples: Sequence[Example], length: int) -> list[tuple[Example, ...]]:
@@ -33,6 +36,26 @@ def packed(examples: Sequence[Example], length: int) -> list[tuple[Example, ...]
         rows[place].append(example)
         room[place] -= size
     return [tuple(row) for row in rows]
+
+
+def ordered(lengths: Sequence[int], batch: int, steps: int, seed: int) -> list[int]:
+    """Which row comes when: steps batches, of rows of like length, pass by pass in an order drawn anew.
+
+    batch counts the rows of an optimiser step over all processes, so that their number changes nothing.
+    """
+    chance = random.Random(f"{seed} order")
+    order: list[int] = []
+    while len(order) < batch * steps:
+        left = list(range(len(lengths)))
+        chance.shuffle(left)
+        batches: list[list[int]] = []
+        for start in range(0, len(left), POOL * batch):
+            pool = sorted(left[start : start + POOL * batch], key=lengths.__getitem__)
+            batches += [pool[at : at + batch] for at in range(0, len(pool), batch)]
+        # a batch that isn't full comes last in its pass, so that the others stay together
+        batches.sort(key=lambda rows: (len(rows) < batch, chance.random()))
+        order += [row for rows in batches for row in rows]
+    return order[: batch * steps]
 
 
 def labels_of(example: Example) -> list[int]:

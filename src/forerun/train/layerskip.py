@@ -24,7 +24,7 @@ import torch
 from ..errors import UnsupportedOption
 from ..models.load import Module
 from ..models.quiet import quiet
-from .batches import Rows, check_packing, collate, packed
+from .batches import Rows, check_packing, collate, ordered, packed
 from .examples import Example, split
 from .presets import Recipe
 from .workplace import Workplace, check_output, check_space
@@ -125,14 +125,13 @@ def train(
     check_space(output, _bytes_needed(model, settings))
     about = _about(module, examples, held, recipe, settings)
     work = Workplace(output, about["run"])
-    rows = Rows(packed(learnt, settings.pack), packed=True) if settings.pack else Rows([(one,) for one in learnt])
-    trainer = _trainer(model, rows, Rows([(one,) for one in held]), work.path, recipe, settings)
+    trainer = _trainer(model, learnt, held, work.path, recipe, settings)
     trainer.accelerator.wait_for_everyone()
     main = trainer.is_world_process_zero()
     if main:
         work.open()
     trainer.accelerator.wait_for_everyone()
-    _announce(trainer, len(rows), settings, begin, log)
+    _announce(trainer, begin, log)
     with work.guarded(), quiet():
         resumed = work.checkpoint() if resume else None
         done = trainer.run(None if resumed is None else str(resumed))
@@ -169,7 +168,8 @@ def _prepared(module: Module, recipe: Recipe, settings: Settings) -> Any:
     linear = LoraConfig(
         r=settings.lora_rank, lora_alpha=2 * settings.lora_rank, target_modules="all-linear", task_type="CAUSAL_LM"
     )
-    return get_peft_model(model, linear)
+    with quiet():
+        return get_peft_model(model, linear)
 
 
 def _bytes_needed(model: Any, settings: Settings) -> int:
@@ -195,23 +195,41 @@ def _about(
     }
 
 
-def _trainer(model: Any, rows: Rows, held: Rows, folder: Path, recipe: Recipe, settings: Settings) -> Any:
+def _trainer(
+    model: Any,
+    learnt: Sequence[Example],
+    held: Sequence[Example],
+    folder: Path,
+    recipe: Recipe,
+    settings: Settings,
+) -> Any:
     from transformers import PrinterCallback, ProgressCallback
 
     from .skip_trainer import SkipTrainer
 
+    args = arguments(folder, recipe, settings)
     trainer = SkipTrainer(
         recipe,
         int(model.config.get_text_config().num_hidden_layers),
         model=model,
-        args=arguments(folder, recipe, settings),
+        args=args,
         data_collator=collate,
-        train_dataset=rows,
-        eval_dataset=held,
+        train_dataset=rows_of(learnt, settings, args.world_size),
+        eval_dataset=Rows([(one,) for one in held]),
     )
     for callback in (PrinterCallback, ProgressCallback):
         trainer.remove_callback(callback)
     return trainer
+
+
+def rows_of(examples: Sequence[Example], settings: Settings, processes: int = 1) -> Rows:
+    """All the rows of a run, in the order in which they are learnt."""
+    rows = packed(examples, settings.pack) if settings.pack else [(one,) for one in examples]
+    a_step = settings.batch_size * settings.accumulate * processes
+    steps = settings.steps or math.ceil(settings.epochs * len(rows) / a_step)
+    lengths = [sum(len(example.ids) for example in row) for row in rows]
+    order = ordered(lengths, a_step, steps, settings.seed)
+    return Rows([rows[index] for index in order], packed=settings.pack > 0)
 
 
 def arguments(folder: Path, recipe: Recipe, settings: Settings) -> Any:
@@ -223,13 +241,12 @@ def arguments(folder: Path, recipe: Recipe, settings: Settings) -> Any:
     with quiet():
         return TrainingArguments(
             output_dir=str(folder),
-            max_steps=settings.steps or -1,
-            num_train_epochs=settings.epochs,
+            num_train_epochs=1,
             per_device_train_batch_size=settings.batch_size,
             per_device_eval_batch_size=settings.batch_size,
             gradient_accumulation_steps=settings.accumulate,
-            gradient_checkpointing=settings.checkpoint_layers,
-            gradient_checkpointing_kwargs={"use_reentrant": False} if settings.checkpoint_layers else None,
+            activation_checkpointing=settings.checkpoint_layers,
+            activation_checkpointing_kwargs={"use_reentrant": False} if settings.checkpoint_layers else None,
             learning_rate=recipe.learning_rate,
             lr_scheduler_type=settings.schedule,
             warmup_steps=settings.warmup,
@@ -237,7 +254,9 @@ def arguments(folder: Path, recipe: Recipe, settings: Settings) -> Any:
             bf16=settings.bf16,
             use_cpu=not torch.cuda.is_available(),
             seed=settings.seed,
-            train_sampling_strategy="random" if settings.pack else "group_by_length",
+            train_sampling_strategy="sequential",
+            # a dropped layer hands out gradients of zero, so none is ever missing
+            ddp_find_unused_parameters=False,
             dataloader_pin_memory=False,
             remove_unused_columns=False,
             prediction_loss_only=True,
@@ -252,17 +271,13 @@ def arguments(folder: Path, recipe: Recipe, settings: Settings) -> Any:
 
 
 def _announce(
-    trainer: Any,
-    rows: int,
-    settings: Settings,
-    begin: Callable[[int], Callable[[], None]] | None,
-    log: Callable[[Mapping[str, Any]], None],
+    trainer: Any, begin: Callable[[int], Callable[[], None]] | None, log: Callable[[Mapping[str, Any]], None]
 ) -> None:
     from .skip_trainer import Announcer
 
     logging.getLogger("transformers.trainer").setLevel(logging.ERROR)
-    a_step = settings.batch_size * settings.accumulate * int(trainer.args.world_size)
-    steps = settings.steps or math.ceil(settings.epochs * math.ceil(rows / a_step))
+    args = trainer.args
+    steps = len(trainer.train_dataset) // (args.train_batch_size * args.gradient_accumulation_steps * args.world_size)
     trainer.add_callback(Announcer(begin(steps) if begin is not None else lambda: None, log))
 
 

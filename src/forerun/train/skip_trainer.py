@@ -75,7 +75,7 @@ class SkipTrainer(Trainer):  # type: ignore[misc]
                 inputs,
                 weights,
                 num_items_in_batch,
-                spare_memory=bool(self.args.gradient_checkpointing),
+                spare_memory=bool(self.args.activation_checkpointing),
             )
         if num_items_in_batch is not None and self.args.average_tokens_across_devices:
             loss = loss * self.accelerator.num_processes
