@@ -33,7 +33,7 @@ LOWER = {
     "policies": {"errors", "law", "core", "registry", "cost", "models.heads"},
 }
 BRANCHES = {"train", "tune", "bench", "serve", "export"}
-SYSTEM, CLI, TESTING = "system", "cli", "testing"
+SYSTEM, CLI, TESTING, MAIN = "system", "cli", "testing", "__main__"
 
 
 def parsed(file: Path) -> ast.Module:
@@ -85,6 +85,8 @@ def allowed(module: str, target: str) -> bool:
         return True
     if part in LOWER:
         return other in LOWER[part] or target in LOWER[part]
+    if part == MAIN:
+        return other == CLI
     if other == CLI or other == "":
         return False
     if part == CLI:

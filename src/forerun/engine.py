@@ -15,13 +15,14 @@ from .answer import Answer, Piece, Result
 from .chance import Seeded
 from .core import Context, Round
 from .decode import decode
-from .drafters.base import DrafterFactory, Parts
+from .drafters.base import DrafterFactory, Parts, drafting_pool
 from .drafters.none import NoDraft
 from .drive import Batch, Event
 from .errors import UnsupportedOption
 from .methods import drafter_factory, policy_factory
 from .models.load import Loaded, open_model
 from .models.pool import Pool
+from .models.runner import Runner
 from .options import Options, options_from
 from .policies.base import PolicyFactory
 from .prompts import encode, is_many
@@ -196,13 +197,16 @@ def load(
     def opened(other: Any) -> tuple[Pool, dict[str, int] | None]:
         form = {"weights": weights, "runner": runner} if isinstance(other, str | Path) else {}
         draft = open_model(other, **{**place, **form})
-        pools.append(Pool(draft.runner, drafting=True))
-        return pools[-1], draft.vocabulary
+        return open_pool(draft.runner), draft.vocabulary
+
+    def open_pool(draft: Runner) -> Pool:
+        pools.append(drafting_pool(draft))
+        return pools[-1]
 
     make_policy = policy_factory(policy, policy_options)
     loaded = open_model(model, tokenizer=tokenizer, weights=weights, runner=runner, **place)
     pools.append(Pool(loaded.runner))
-    parts = Parts(pools[0], loaded.identity, loaded.vocabulary, opened, _encoder(loaded.tokenizer))
+    parts = Parts(pools[0], loaded.identity, loaded.vocabulary, opened, _encoder(loaded.tokenizer), open_pool)
     return Engine(loaded, parts, pools, drafter_factory(drafter, drafter_options, parts), make_policy)
 
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any
 
-from .drafters import draft_model, hybrid, lookup, none, self_draft
+from .drafters import draft_model, exit_adapter, hybrid, lookup, none, self_draft
 from .drafters.base import DRAFTERS, DrafterFactory, Parts
 from .policies import bounded, fixed, heuristic, threshold
 from .policies.base import POLICIES, PolicyFactory
@@ -13,7 +13,7 @@ from .policies.base import POLICIES, PolicyFactory
 # what forerun generate does unless told otherwise
 DEFAULT_DRAFTER, DEFAULT_POLICY = "lookup", "fixed"
 
-REGISTERED = (none, draft_model, lookup, self_draft, hybrid, fixed, threshold, heuristic, bounded)
+REGISTERED = (none, draft_model, exit_adapter, lookup, self_draft, hybrid, fixed, threshold, heuristic, bounded)
 
 
 def drafter_factory(drafter: str | DrafterFactory, options: Mapping[str, Any] | None, parts: Parts) -> DrafterFactory:

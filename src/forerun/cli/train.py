@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import typer
 
+from .train_adapter import exit_adapter
 from .train_data import answers, prompts
 from .train_layerskip import layerskip
 from .train_report import report
@@ -17,3 +18,4 @@ train.command("prompts")(prompts)
 train.command("answers")(answers)
 train.command("layerskip")(layerskip)
 train.command("report")(report)
+train.command("exit-adapter")(exit_adapter)

@@ -15,6 +15,7 @@ from typing import Any
 from ..core import Context, Step
 from ..models.identity import Identity
 from ..models.pool import Pool
+from ..models.runner import Runner
 from ..models.sequence import Sequence
 from ..registry import Registry
 
@@ -38,13 +39,17 @@ class Drafter(ABC):
 DrafterFactory = Callable[[Sequence], Drafter]
 
 
+def drafting_pool(runner: Runner) -> Pool:
+    return Pool(runner, drafting=True)
+
+
 @dataclass(frozen=True, slots=True)
 class Parts:
     """What a drafter is built from: the target's sequences, its vocabulary, and a way to load another model.
 
     identity says which model the target is. vocabulary: token string -> id of the target's tokenizer; encode: text -> ids;
     None where there is no tokenizer. load opens a model by name or path in the target's dtype and device, and gives its
-    sequences and its vocabulary.
+    sequences and its vocabulary; open_pool gives sequences of a runner that the drafter made itself.
     """
 
     target: Pool
@@ -52,6 +57,7 @@ class Parts:
     vocabulary: dict[str, int] | None
     load: Callable[[Any], tuple[Pool, dict[str, int] | None]]
     encode: Callable[[str], list[int]] | None = None
+    open_pool: Callable[[Runner], Pool] = drafting_pool
 
 
 DRAFTERS: Registry[Callable[..., DrafterFactory]] = Registry("drafter")

@@ -22,7 +22,7 @@ from .lean_build import Decoder, ModelSource, Source, build
 from .lean_layers import Layer
 from .lean_rope import Rotation
 from .lean_shape import Shape, shape_of
-from .linear import Linear, make_head
+from .linear import Linear
 from .packed import Packed
 from .plan import LayerPlan
 from .request import Request, Rows
@@ -96,7 +96,7 @@ class LeanRunner(Runner):
             if torch.equal(known, ids):
                 return name
         name = f"vocabulary {len(self._heads) + 1}"
-        self._heads[name] = ids, make_head(self._decoder.head.dense()[ids], "")
+        self._heads[name] = ids, self._decoder.head.picked(ids)
         return name
 
     @property
@@ -116,7 +116,11 @@ class LeanRunner(Runner):
         x = self._run(packed.bring_entries(x[None])[0], positions, packed)
         rows = x if len(wanted) == len(ids) else x[wanted]
         hidden = self._decoder.final_norm(rows)
-        return gather(hidden, self._logits(hidden, packed.plan.head), packed, requests)
+        return gather(hidden, self.head(hidden, packed.plan.head), packed, requests)
+
+    @torch.inference_mode()
+    def embed(self, ids: Tensor) -> Tensor:
+        return self._decoder.embedding.embed(ids)
 
     def _run(self, x: Tensor, positions: Tensor, packed: Packed) -> Tensor:
         """All layers of the plan, from one layer at which rows join or are kept to the next."""
@@ -153,8 +157,8 @@ class LeanRunner(Runner):
             if layer.index not in plan.mlp:
                 layer.feed(x, stage)
 
-    def _logits(self, hidden: Tensor, name: str) -> Tensor:
-        """float32 [n, V]; -inf outside a restricted head."""
+    @torch.inference_mode()
+    def head(self, hidden: Tensor, name: str = "") -> Tensor:
         if name:
             ids, head = self._heads[name]
             some = head(hidden).float()

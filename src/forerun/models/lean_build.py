@@ -87,8 +87,8 @@ def build(source: Source, shape: Shape, rotary_dim: int, weights: str) -> Decode
     """Empty the source. Raises UnsupportedModel where it lacks a parameter or has one too many."""
     table = source.take("model.embed_tokens.weight")
     embedding = make_table(table, weights)
-    order = None if source.pairs_together else _order(shape, rotary_dim, embedding.device)
-    layers = tuple(_layer(source, shape, index, order, weights) for index in range(shape.num_layers))
+    order = None if source.pairs_together else row_order(shape, rotary_dim, embedding.device)
+    layers = tuple(layer_of(source, shape, index, order, weights) for index in range(shape.num_layers))
     head: Linear = embedding
     if source.has("lm_head.weight"):
         head = make_head(source.take("lm_head.weight"), weights)
@@ -98,7 +98,8 @@ def build(source: Source, shape: Shape, rotary_dim: int, weights: str) -> Decode
     return Decoder(embedding, layers, norm, head)
 
 
-def _layer(source: Source, shape: Shape, index: int, order: Tensor | None, weights: str) -> Layer:
+def layer_of(source: Source, shape: Shape, index: int, order: Tensor | None, weights: str) -> Layer:
+    """One layer's parameters out of the source. order: of queries, keys and values, see lean_rope."""
     prefix = f"model.layers.{index}."
 
     def linear(fused: str, names: tuple[str, ...], order: Tensor | None = None) -> Linear:
@@ -144,7 +145,7 @@ def _head_norms(source: Source, shape: Shape, prefix: str, order: Tensor | None)
     return HeadNorm(0, flat[:split], shape.eps), HeadNorm(split, flat[split:], shape.eps)
 
 
-def _order(shape: Shape, rotary_dim: int, device: torch.device) -> Tensor:
+def row_order(shape: Shape, rotary_dim: int, device: torch.device) -> Tensor:
     """The order of the rows of queries, keys and values in which rotated pairs stand side by side."""
     count, width = shape.heads + shape.kv_heads, shape.head_dim
     turned = torch.arange(count)[:, None] * width + interleaved(width, rotary_dim)

@@ -43,6 +43,10 @@ class Linear(ABC):
     def dense(self) -> Tensor:
         """The weights as floats [rows, columns]."""
 
+    @abstractmethod
+    def picked(self, rows: Tensor) -> Linear:
+        """Some rows of the matrix, held alike. Not for matrices with a bias."""
+
     @property
     @abstractmethod
     def nbytes(self) -> int:
@@ -76,6 +80,9 @@ class Plain(Table):
     def embed(self, ids: Tensor) -> Tensor:
         return F.embedding(ids, self._weight).float()
 
+    def picked(self, rows: Tensor) -> Linear:
+        return _dense_linear(self._weight[rows])
+
     @property
     def nbytes(self) -> int:
         return self._weight.nbytes
@@ -105,6 +112,9 @@ class Reordered(Linear):
     def dense(self) -> Tensor:
         weight: Tensor = self._weight.to_dense()
         return weight
+
+    def picked(self, rows: Tensor) -> Linear:
+        return _dense_linear(self.dense()[rows])
 
     @property
     def nbytes(self) -> int:
@@ -136,6 +146,9 @@ class Int8(Table):
 
     def embed(self, ids: Tensor) -> Tensor:
         return self._codes[ids].float().mul_(self._scales[ids][:, None])
+
+    def picked(self, rows: Tensor) -> Linear:
+        return Int8(Int8Grid(self._codes[rows], self._scales[rows].float()))
 
     @property
     def nbytes(self) -> int:
@@ -183,6 +196,9 @@ class Int4(Linear):
             raise UnsupportedOption("this CPU packs 4-bit weights in an order that forerun can't undo")
         return self._columns().T[: self.rows]
 
+    def picked(self, rows: Tensor) -> Linear:
+        return _dense_linear(self.dense()[rows])
+
     @property
     def nbytes(self) -> int:
         return int(self._packed.nbytes + self._scales.nbytes)
@@ -215,7 +231,10 @@ def make_linear(
     if weights == "int8":
         _need_cpu(weight.device, weights)
         return Int8(quantise_int8(weight), bias)
-    weight = weight.to(_dtype_of(weights, weight.dtype))
+    return _dense_linear(weight.to(_dtype_of(weights, weight.dtype)), bias)
+
+
+def _dense_linear(weight: Tensor, bias: Tensor | None = None) -> Linear:
     kernel = Reordered if Reordered.applies(weight.dtype, weight.device) else Plain
     return kernel(weight, bias)
 

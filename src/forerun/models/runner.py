@@ -8,6 +8,7 @@ from copy import deepcopy
 from typing import Any, final
 
 import torch
+import torch.nn.functional as F
 from torch import Tensor
 from transformers import PreTrainedConfig
 
@@ -64,6 +65,14 @@ class Runner(ABC):
 
         Raises UnsupportedOption where this runner can't.
         """
+
+    @abstractmethod
+    def embed(self, ids: Tensor) -> Tensor:
+        """The rows of the embedding matrix as they are, float32 [len(ids), D]: for who drafts on the model's states."""
+
+    @abstractmethod
+    def head(self, hidden: Tensor, name: str = "") -> Tensor:
+        """Logits float32 [n, V] of rows that the head reads [n, D]; name: one of add_head's, -inf elsewhere."""
 
     @abstractmethod
     def check_plan(self, plan: LayerPlan) -> None:
@@ -139,6 +148,18 @@ class HFRunner(Runner):
 
     def add_head(self, tokens: Sequence[int]) -> str:
         raise UnsupportedOption(f"{self.name} runs on transformers' own modules, whose head is whole; {LEAN}")
+
+    @torch.inference_mode()
+    def embed(self, ids: Tensor) -> Tensor:
+        return F.embedding(ids, self.model.get_input_embeddings().weight).float()
+
+    @torch.inference_mode()
+    def head(self, hidden: Tensor, name: str = "") -> Tensor:
+        if name:
+            raise UnsupportedOption(f"{self.name} has no restricted head {name!r}; {LEAN}")
+        head = self.model.get_output_embeddings()
+        logits: Tensor = F.linear(hidden.to(head.weight.dtype), head.weight, head.bias).float()
+        return logits
 
     def refuse_plans(self, reason: str) -> None:
         """From now on only the whole model runs: a skipped sublayer of this model does more than add nothing."""

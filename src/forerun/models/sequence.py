@@ -193,8 +193,8 @@ class Sequence:
     async def sync(self, ids: Series[int], taps: frozenset[int] = frozenset(), states: Tensor | None = None) -> Rows:
         """Make the prefix equal ids, reusing what matches; the row of the last token (always computed).
 
-        taps: layers whose states of all of ids are to be known afterwards; states [len(ids), D] as in forward. Long texts
-        go through in chunks. Raises ValueError on no ids.
+        taps: layers whose states of all of ids are to be known afterwards. states [k, D]: as in forward, of the last k of
+        ids, all that are to be computed. Long texts go through in chunks. Raises ValueError on no ids.
         """
         if not ids:
             raise ValueError("a sequence needs at least one token to sync to")
@@ -206,7 +206,8 @@ class Sequence:
         while True:
             chunk = ids[len(self.ids) : len(self.ids) + CHUNK]
             want = 1 if len(self.ids) + len(chunk) == len(ids) else 0
-            own = None if states is None else states[len(self.ids) : len(self.ids) + len(chunk)]
+            place = len(self.ids) - len(ids)
+            own = None if states is None else states[place : place + len(chunk) or None]
             parents = range(ROOT, len(chunk) - 1)
             rows = await self._run(chunk, parents, want, FULL, taps, self._drafting, states=own)
             self.keep(range(len(chunk)))

@@ -20,6 +20,20 @@ Past = list[tuple[Tensor, Tensor]]
 
 
 @final
+class Norm(nn.Module):
+    """RMS norm in float32, whatever autocast makes of the rest."""
+
+    def __init__(self, width: int, eps: float) -> None:
+        super().__init__()
+        self.weight = nn.Parameter(torch.ones(width))
+        self._eps = eps
+
+    def forward(self, x: Tensor) -> Tensor:
+        normed: Tensor = F.rms_norm(x.float(), self.weight.shape, self.weight, self._eps)
+        return normed
+
+
+@final
 class AdapterBlock(nn.Module):
     """A Llama block. past holds its keys and values [B, heads, T, head_dim] of the passes before, oldest first."""
 
@@ -27,8 +41,8 @@ class AdapterBlock(nn.Module):
         super().__init__()
         self._shape = shape
         width, inner = shape.hidden_size, shape.intermediate_size
-        self.input_layernorm = nn.RMSNorm(width, shape.eps)
-        self.post_attention_layernorm = nn.RMSNorm(width, shape.eps)
+        self.input_layernorm = Norm(width, shape.eps)
+        self.post_attention_layernorm = Norm(width, shape.eps)
         self.self_attn = nn.ModuleDict(
             {
                 "q_proj": nn.Linear(width, shape.heads * shape.head_dim, bias=False),
@@ -101,29 +115,31 @@ def _later(rows: Tensor, steps: int) -> Tensor:
 
 @final
 class ExitAdapter(nn.Module):
-    """states [B, T, D] and embeddings [B, T, D] in, what the base model's output head reads [B, T, D] out."""
+    """states [B, T, D] and embeddings [B, T, D] in, states [B, T, D] of its own out, which stand for the base's last ones.
+
+    norm makes of them what the base's output head reads.
+    """
 
     def __init__(self, shape: AdapterShape) -> None:
         super().__init__()
         self.shape = shape
         parts = 2 if shape.inputs == "state+token" else 1
-        self.state_norm = nn.RMSNorm(shape.hidden_size, shape.eps)
+        self.state_norm = Norm(shape.hidden_size, shape.eps)
         self.fuse = nn.Linear(parts * shape.hidden_size, shape.hidden_size, bias=False)
         self.layers = nn.ModuleList(AdapterBlock(shape) for _ in range(shape.depth))
-        self.norm = nn.RMSNorm(shape.hidden_size, shape.eps)
+        self.norm = Norm(shape.hidden_size, shape.eps)
 
     def forward(self, states: Tensor, embeddings: Tensor | None, past: list[Past]) -> Tensor:
-        """states are normalised: by state_norm where they are the base's, or this module's own output.
+        """embeddings are those of the next tokens, None for inputs "state".
 
-        embeddings are those of the next tokens, None for inputs "state". past has a list for each layer, which grows by
-        one pass; empty lists begin anew.
+        past has a list for each layer, which grows by one pass; empty lists begin anew.
         """
-        x = states if embeddings is None else torch.cat([states, embeddings], -1)
-        x = self.fuse(x)
+        own = self.state_norm(states)
+        x = self.fuse(own if embeddings is None else torch.cat([own, embeddings], -1))
         turns = self._turns(x.shape[1], x.device)
-        for layer, own in zip(self.layers, past, strict=True):
-            x = layer(x, turns, own)
-        out: Tensor = self.norm(x)
+        for layer, kept in zip(self.layers, past, strict=True):
+            x = layer(x, turns, kept)
+        out: Tensor = x
         return out
 
     def _turns(self, length: int, device: torch.device) -> tuple[Tensor, Tensor]:

@@ -18,7 +18,7 @@ from ..core import Context, Step
 from ..drafters.base import Drafter, DrafterFactory
 from ..engine import Engine
 from ..models.sequence import Sequence as Text
-from .jsonl import Lines
+from .jsonl import Lines, read_lines
 
 Sink = Callable[[tuple[int, ...], Mapping[int, Tensor]], None]
 BYTES = 2
@@ -78,6 +78,16 @@ class StateStore:
                 if opened.tell() < self._rows * width * BYTES:
                     raise ValueError(f"{file} is shorter than its index says; delete {directory} and make it again")
                 opened.truncate(self._rows * width * BYTES)
+
+    @classmethod
+    def opened(cls, directory: Path, layers: Sequence[int], width: int, model: str) -> StateStore:
+        """A store that holds at least these layers; a new one of just these where there is none."""
+        file = directory / "index.jsonl"
+        first = next(read_lines(file), None) if file.exists() else None
+        held = layers if first is None else first[1].get("layers", layers)
+        if lacking := sorted(set(layers) - set(held)):
+            raise ValueError(f"{directory} holds states of the layers {held}, and {lacking} are needed; name another")
+        return cls(directory, held, width, model)
 
     def __contains__(self, ids: Sequence[int]) -> bool:
         return name_of(ids) in self._places

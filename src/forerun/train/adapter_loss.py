@@ -1,0 +1,92 @@
+"""What an exit adapter is trained on and judged by: the target's own law, several drafted tokens deep."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+import torch
+import torch.nn.functional as F
+from torch import Tensor
+
+from .adapter_block import ExitAdapter, Past
+from .adapter_data import AdapterBatch
+from .frozen import Frozen
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Chosen:
+    """The restricted vocabulary [size] that the loss is over, and the head's rows for it [size, D]."""
+
+    tokens: Tensor
+    head: Tensor
+
+
+def passes_of(adapter: ExitAdapter, batch: AdapterBatch, embeddings: Tensor, count: int) -> list[Tensor]:
+    """What the base's head would read [B, R, D], drafted token by drafted token.
+
+    Row t of pass j stands for the (j + 1)-th token of a draft that began j tokens before; its target row is the batch's
+    last R rows. With inputs "state" drafted tokens stand on true states, so there is one pass.
+    """
+    past: list[Past] = [[] for _ in adapter.layers]
+    states = batch.states.float()
+    if adapter.shape.inputs == "state":
+        return [adapter.norm(adapter(states, None, past))]
+    ahead = F.embedding(batch.ids[:, 1:-1], embeddings).to(states.dtype)
+    # the state of the last row would draft what lies behind the text
+    own = states[:, :-1]
+    outs: list[Tensor] = []
+    for _ in range(count):
+        out = adapter(own, ahead, past)
+        outs.append(adapter.norm(out))
+        own = torch.cat([own[:, :1], out[:, :-1].to(own.dtype)], 1)
+    return outs
+
+
+def target_rows(outs: Sequence[Tensor], batch: AdapterBatch) -> tuple[Tensor, Tensor]:
+    """The target's states [B, R, D] that the passes' rows foretell, and which of them are learnt [B, R]."""
+    rows = outs[0].shape[1]
+    return batch.last[:, -rows:], batch.learnt[:, -rows:]
+
+
+def adapter_loss(
+    outs: Sequence[Tensor], batch: AdapterBatch, frozen: Frozen, chosen: Chosen, fade: float
+) -> tuple[Tensor, list[Tensor]]:
+    """KL(p, q) over the restricted vocabulary, pass j weighted fade^j; and each pass's own KL, for the log."""
+    last, learnt = target_rows(outs, batch)
+    with torch.no_grad():
+        aims = F.linear(frozen.head_rows(last[learnt].float()), chosen.head).float().log_softmax(-1)
+    losses: list[Tensor] = []
+    for number, out in enumerate(outs):
+        # a draft that began before the text has no row here
+        rows = learnt.clone()
+        rows[:, :number] = False
+        q = F.linear(out[rows], chosen.head).float().log_softmax(-1)
+        aim = aims if number == 0 else aims[rows[learnt]]
+        losses.append(F.kl_div(q, aim, log_target=True, reduction="batchmean"))
+    weights = [fade**number for number in range(len(losses))]
+    total = torch.stack([w * loss for w, loss in zip(weights, losses, strict=True)]).sum() / sum(weights)
+    return total, [loss.detach() for loss in losses]
+
+
+@torch.inference_mode()
+def chain_hits(outs: Sequence[Tensor], batch: AdapterBatch, frozen: Frozen, chosen: Chosen) -> list[tuple[int, int]]:
+    """For each drafted token of a chain: (tried, right), tried where all before it were right.
+
+    Greedy: a token is right where the adapter's best is the target's best of the whole vocabulary. Inputs "state" give
+    one pass, whose rows serve every place of a chain.
+    """
+    last, learnt = target_rows(outs, batch)
+    best = torch.full(learnt.shape, -1)
+    best[learnt] = frozen.best_tokens(frozen.head_rows(last[learnt].float()))
+    found: list[tuple[int, int]] = []
+    alive = learnt
+    for number, out in enumerate(outs):
+        if number:
+            # the chain that was right up to the row before goes on in this row
+            alive = F.pad(alive, (1, 0))[:, :-1] & learnt
+        right = torch.zeros_like(learnt)
+        right[alive] = chosen.tokens[F.linear(out[alive], chosen.head).argmax(-1)] == best[alive]
+        found.append((int(alive.sum()), int(right.sum())))
+        alive = right
+    return found
