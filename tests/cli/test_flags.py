@@ -7,7 +7,6 @@ from typing import Any, get_args
 from forerun.cli.flags import REQUEST, flag, request_flags, request_of, spelling, takes
 from forerun.options import Options
 
-
 # functions, and ids that a reader of text doesn't know
 UNWRITTEN = {"processors", "stop_token_ids"}
 
