@@ -18,13 +18,28 @@ from .law import Law
 ROOT = -1
 
 
+@dataclass(frozen=True, slots=True)
+class Signals:
+    """What a policy may ask of a step, as numbers: of a trace, where no row of logits is kept.
+
+    confidence as policies.base.confidence has it. The rest is of the raw row's softmax: its largest probability, its
+    entropy in nats, its largest probabilities in descending order.
+    """
+
+    confidence: float
+    best: float
+    entropy: float
+    top: tuple[float, ...] = ()
+
+
 @dataclass(frozen=True, slots=True, eq=False)
 class Step:
     """n nodes that a drafter adds in one go: one for a chain, a level for a tree.
 
     laws[i] is the law that tokens[i] was *drawn* from; None says that it was *chosen*: by argmax, lookup or top-k, and
     always at temperature 0. logits [n, V] and hidden [n, D] are of the row that produced the token, the row whose input
-    is the token's parent: signals for policies, never for verification. forward_seconds: what the row cost.
+    is the token's parent: signals for policies, never for verification. forward_seconds: what the row cost. signals, where
+    given, stand in for the logits.
     """
 
     tokens: tuple[int, ...]
@@ -33,6 +48,7 @@ class Step:
     logits: Tensor | None = None
     hidden: Tensor | None = None
     forward_seconds: float = 0.0
+    signals: Signals | None = None
 
 
 @dataclass(frozen=True, slots=True, eq=False)

@@ -1,10 +1,19 @@
 import pytest
 import torch
 
-from forerun.core import Step
+from forerun.core import Signals, Step
 from forerun.law import Categorical
 from forerun.methods import REGISTERED
-from forerun.policies.base import POLICIES, LengthPolicy, confidence
+from forerun.policies.base import (
+    POLICIES,
+    LengthPolicy,
+    best,
+    confidence,
+    entropy,
+    has_row,
+    signals_of,
+    top_probabilities,
+)
 from forerun.policies.fixed import Fixed
 
 LAW = Categorical(torch.tensor([0.1, 0.2, 0.7]))
@@ -38,6 +47,49 @@ def test_siblings_share_the_row_of_their_parent() -> None:
 def test_half_precision_rows_are_summed_in_float32() -> None:
     row = torch.zeros(1, 50_000, dtype=torch.float16)
     assert confidence(Step((1,), (-1,), (None,), row)) == pytest.approx(1 / 50_000, rel=1e-3)
+
+
+def test_the_row_is_told_by_its_best_its_entropy_and_its_top_whichever_token_was_drawn() -> None:
+    row = LOGITS[0].softmax(-1)
+    step = Step((1,), (-1,), (LAW,), LOGITS[:1])
+    assert best(step) == pytest.approx(float(row[1]))
+    assert entropy(step) == pytest.approx(-float((row * row.log()).sum()))
+    assert top_probabilities(step, 2) == pytest.approx((float(row[1]), float(row[2])))
+    assert top_probabilities(step, 5) == pytest.approx((*row.sort(descending=True).values.tolist(), 0, 0))
+
+
+def test_a_row_with_an_impossible_token_has_an_entropy() -> None:
+    row = torch.tensor([[0.0, 0.0, -torch.inf]])
+    assert entropy(Step((1,), (-1,), (None,), row)) == pytest.approx(0.6931472)
+
+
+def test_of_several_rows_the_surest_tells() -> None:
+    siblings = Step((0, 2), (0, 1), (None, None), LOGITS)
+    assert best(siblings) == pytest.approx(float(LOGITS[1].softmax(-1)[0]))
+    assert entropy(siblings) == pytest.approx(entropy(Step((0,), (-1,), (None,), LOGITS[1:])))
+
+
+def test_a_step_without_a_row_is_certain_and_leaves_nothing_to_record() -> None:
+    step = Step((1,), (-1,), (None,))
+    assert (best(step), entropy(step), top_probabilities(step, 2)) == (1, 0, (1, 0))
+    assert not has_row(step)
+    assert signals_of(step) is None
+
+
+def test_recorded_signals_stand_in_for_the_row() -> None:
+    live = Step((1,), (-1,), (LAW,), LOGITS[:1])
+    recorded = signals_of(live, 3)
+    assert recorded is not None
+    replayed = Step((1,), (-1,), (None,), signals=recorded)
+    assert has_row(live)
+    assert has_row(replayed)
+    for read in (confidence, best, entropy, lambda step: top_probabilities(step, 2), lambda step: signals_of(step, 3)):
+        assert read(replayed) == read(live)
+
+
+def test_more_top_probabilities_than_were_recorded_are_refused() -> None:
+    with pytest.raises(ValueError, match="hold 2 top probabilities, 3 are needed"):
+        top_probabilities(Step((1,), (-1,), (None,), signals=Signals(0.2, 0.7, 0.8, (0.7, 0.2))), 3)
 
 
 def test_a_policy_must_say_when_to_stop_and_need_not_observe() -> None:

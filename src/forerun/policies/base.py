@@ -9,7 +9,10 @@ from __future__ import annotations
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Sequence
 
-from ..core import Round, Step
+import torch
+from torch import Tensor
+
+from ..core import Round, Signals, Step
 from ..registry import Registry
 
 
@@ -37,6 +40,8 @@ def confidence(step: Step) -> float:
 
     1 for a drafter that gives neither (lookup). For a step of several nodes, the largest.
     """
+    if step.signals is not None:
+        return step.signals.confidence
     if step.logits is None:
         return max((law.probability(token) if law else 1.0 for law, token in zip(step.laws, step.tokens, strict=True)))
     values: list[float] = []
@@ -44,3 +49,54 @@ def confidence(step: Step) -> float:
         row = step.logits[min(i, step.logits.shape[0] - 1)]
         values.append(law.probability(token) if law else float((row[token].float() - row.float().logsumexp(-1)).exp()))
     return max(values)
+
+
+def best(step: Step) -> float:
+    """The largest probability of the draft's unprocessed row, whichever token was drawn; 1 without a row.
+
+    For a step of several rows, the largest.
+    """
+    if step.signals is not None:
+        return step.signals.best
+    return float(_surest_row(step).max())
+
+
+def entropy(step: Step) -> float:
+    """The entropy in nats of the draft's unprocessed row, the surest of several; 0 without a row."""
+    if step.signals is not None:
+        return step.signals.entropy
+    return float(torch.special.entr(_surest_row(step)).sum())
+
+
+def top_probabilities(step: Step, k: int) -> tuple[float, ...]:
+    """The k largest probabilities of the draft's unprocessed row in descending order, the surest of several.
+
+    Zeros follow where the vocabulary is smaller. Raises ValueError where recorded signals hold fewer than k.
+    """
+    if step.signals is None:
+        row = _surest_row(step)
+        top = tuple(row.topk(min(k, row.shape[-1])).values.tolist())
+        return top + (0.0,) * (k - len(top))
+    if len(step.signals.top) < k:
+        raise ValueError(f"the recorded signals hold {len(step.signals.top)} top probabilities, {k} are needed")
+    return step.signals.top[:k]
+
+
+def signals_of(step: Step, k: int = 10) -> Signals | None:
+    """All of the above at once, to be recorded; None for a step that has none (lookup)."""
+    if step.signals is not None or not has_row(step):
+        return step.signals
+    return Signals(confidence(step), best(step), entropy(step), top_probabilities(step, k))
+
+
+def has_row(step: Step) -> bool:
+    """Whether the drafter computed a law for the step, which its confidence is of; lookup doesn't."""
+    return step.logits is not None or step.signals is not None or any(law is not None for law in step.laws)
+
+
+def _surest_row(step: Step) -> Tensor:
+    """Probabilities [V] of the row with the largest one; a point mass where the drafter gives no row."""
+    if step.logits is None:
+        return torch.ones(1)
+    rows = [step.logits[i].float().softmax(-1) for i in range(step.logits.shape[0])]
+    return max(rows, key=lambda row: float(row.max()))
