@@ -9,9 +9,9 @@ from pathlib import Path
 from typing import Any
 
 from ..engine import Engine
+from ..jsonl import Lines
 from ..prompts import encode
 from ..questions import has_chat_template, read_questions
-from .jsonl import Lines
 from .states import StateStore, name_of, recorder
 
 

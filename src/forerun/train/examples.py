@@ -9,7 +9,7 @@ from pathlib import Path
 from typing import Any
 
 from ..errors import UnsupportedOption
-from .jsonl import read_lines
+from ..jsonl import read_lines
 
 FORMS = (
     '"text"',

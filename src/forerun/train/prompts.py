@@ -13,8 +13,8 @@ from typing import Any
 
 from ..engine import Engine
 from ..errors import UnsupportedOption
+from ..jsonl import Lines
 from ..questions import has_chat_template, read_questions
-from .jsonl import Lines
 
 MARK = "\u2063forerun\u2063"
 

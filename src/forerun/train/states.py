@@ -17,8 +17,8 @@ from torch import Tensor
 from ..core import Context, Step
 from ..drafters.base import Drafter, DrafterFactory
 from ..engine import Engine
+from ..jsonl import Lines, read_lines
 from ..models.sequence import Sequence as Text
-from .jsonl import Lines, read_lines
 
 Sink = Callable[[tuple[int, ...], Mapping[int, Tensor]], None]
 BYTES = 2

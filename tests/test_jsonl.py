@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from forerun.train.jsonl import Lines, read_lines
+from forerun.jsonl import Lines, read_lines
 
 
 def test_lines_come_with_their_numbers_and_blank_ones_are_left_out(tmp_path: Path) -> None:
