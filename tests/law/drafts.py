@@ -9,6 +9,7 @@ from typing import final
 from forerun.core import ROOT, Context, Round, Step
 from forerun.drafters.base import Drafter
 from forerun.drafters.draft_model import ModelDraft
+from forerun.drafters.exit_adapter import AheadDraft, ExitDraft
 from forerun.drafters.self_draft import SelfDraft
 from forerun.law import Law
 from forerun.models.plan import FULL
@@ -29,6 +30,7 @@ class Shelf:
 
     def __init__(self, table: Table) -> None:
         self._table = table
+        self.runner = TableSequence(table)
 
     def take(self, ids: Sequence[int]) -> TableSequence:
         return TableSequence(self._table)
@@ -36,6 +38,14 @@ class Shelf:
 
 def other_model(table: Table) -> Callable[[TableSequence], Drafter]:
     return lambda target: ModelDraft(Shelf(table), table.vocabulary)  # type: ignore[arg-type]
+
+
+def ahead(table: Table) -> Callable[[TableSequence], Drafter]:
+    return lambda target: AheadDraft(target, Shelf(table), 2)  # type: ignore[arg-type]
+
+
+def behind_an_exit(table: Table) -> Callable[[TableSequence], Drafter]:
+    return lambda target: ExitDraft(target, Shelf(table), 1)  # type: ignore[arg-type]
 
 
 @final

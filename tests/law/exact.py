@@ -25,6 +25,7 @@ from forerun.decode import decode
 from forerun.drafters.base import Drafter
 from forerun.law import Law, PointMass
 from forerun.models.request import Rows
+from forerun.models.sequence import shared_prefix
 from forerun.policies.base import LengthPolicy
 
 T = TypeVar("T")
@@ -191,33 +192,49 @@ class TableSequence:
         self.ids: list[int] = []
         self.runner = self
         self.max_length = None
+        self.num_layers = 2
         self._table = table
         self._drafts = drafts or table
         self._scratch: list[tuple[int, ...]] = []
 
-    async def sync(self, ids: Sequence[int]) -> Rows:
+    async def sync(self, ids: Sequence[int], taps: frozenset[int] = frozenset(), states: Tensor | None = None) -> Rows:
+        assert states is None or len(states) == len(ids) - shared_prefix(self.ids, ids[:-1])
         self.ids = list(ids)
         self._scratch = []
-        return self._rows(self._table, [tuple(ids)])
+        return self._rows(self._table, [tuple(ids)], taps)
 
-    async def forward(self, tokens: Sequence[int], parents: Sequence[int] | None = None, plan: Any = None) -> Rows:
+    async def forward(
+        self,
+        tokens: Sequence[int],
+        parents: Sequence[int] | None = None,
+        plan: Any = None,
+        taps: frozenset[int] = frozenset(),
+        states: Tensor | None = None,
+        want: int | None = None,
+    ) -> Rows:
         assert parents is None
+        assert states is None or len(states) == len(tokens)
         for token in tokens:
             self._scratch.append((*(self._scratch[-1] if self._scratch else self.ids), token))
-        return self._rows(self._drafts, self._scratch[-len(tokens) :])
+        return self._rows(self._drafts, self._scratch[-len(tokens) :], taps)
 
-    async def complete(self, tokens: Sequence[int], parents: Sequence[int]) -> Rows:
+    async def complete(self, tokens: Sequence[int], parents: Sequence[int], taps: frozenset[int] = frozenset()) -> Rows:
         self._scratch = []
         for token, parent in zip(tokens, parents, strict=True):
             self._scratch.append((*(self.ids if parent == ROOT else self._scratch[parent]), token))
-        return self._rows(self._table, self._scratch)
+        return self._rows(self._table, self._scratch, taps)
+
+    def states(self, layer: int) -> Tensor:
+        """A state that says nothing, for each token."""
+        return torch.zeros(len(self.ids), 1)
 
     def keep(self, rows: Sequence[int]) -> None:
         self.ids = list(self._scratch[rows[-1]])
         self._scratch = []
 
-    def _rows(self, table: Any, texts: Sequence[tuple[int, ...]]) -> Rows:
-        return Rows(RowList(Row(table, text) for text in texts), None)  # type: ignore[arg-type]
+    def _rows(self, table: Any, texts: Sequence[tuple[int, ...]], taps: frozenset[int]) -> Rows:
+        rows = RowList(Row(table, text) for text in texts)
+        return Rows(rows, None, {layer: torch.zeros(len(rows), 1) for layer in taps})  # type: ignore[arg-type]
 
 
 @dataclass(frozen=True)

@@ -92,6 +92,15 @@ def test_another_models_drafts_leave_the_law_as_it_is(pair: str) -> None:
     assert_exact(Scenario(target, drafts.other_model(draft), lambda: Fixed(2)))
 
 
+@pytest.mark.parametrize("adapter", [drafts.ahead, drafts.behind_an_exit], ids=["state+token", "state"])
+@pytest.mark.parametrize("pair", PAIRS)
+def test_an_exit_adapters_drafts_leave_the_law_as_it_is(
+    pair: str, adapter: Callable[[Table], Callable[[TableSequence], Drafter]]
+) -> None:
+    target, draft = PAIRS[pair]
+    assert_exact(Scenario(target, adapter(draft), lambda: Fixed(2)))
+
+
 @pytest.mark.parametrize("drafter", [lambda target: Lookup(2, 1), lambda target: NoDraft()], ids=["lookup", "none"])
 @pytest.mark.parametrize("pair", ["dense", "zeros", "greedy target"])
 def test_tokens_copied_from_the_text_leave_the_law_as_it_is(
@@ -104,7 +113,12 @@ def test_tokens_copied_from_the_text_leave_the_law_as_it_is(
 def test_a_law_that_depends_on_what_was_emitted_counts_the_drafted_tokens_too(pair: str) -> None:
     target, draft = PAIRS[pair]
     target, draft = replace(target, penalty=3), replace(draft, penalty=2)
-    for drafter in (drafts.chain, drafts.other_model(draft), drafts.tree(draft, drafts.with_replacement)):
+    for drafter in (
+        drafts.chain,
+        drafts.other_model(draft),
+        drafts.ahead(draft),
+        drafts.tree(draft, drafts.with_replacement),
+    ):
         assert_exact(Scenario(target, drafter, lambda: Fixed(2), draft, sampling=WITH_HISTORY))
 
 
