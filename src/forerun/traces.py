@@ -1,0 +1,210 @@
+"""Traces: what a drafter would have drafted behind every token of the target's own greedy answers.
+
+A policy moves the borders of the rounds, so only drafts from everywhere let any rule be replayed (tune.simulate) or learnt
+without a model. The file is JSON lines: a header, then an answer a line; `forerun trace` writes it.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import asdict, dataclass
+from pathlib import Path
+from typing import Any
+
+from safetensors.torch import load_file
+from torch import Tensor
+
+from .core import Signals
+from .cost import Costs
+from .jsonl import read_lines
+from .models.identity import Identity
+
+FORMAT = 1
+MARK = "forerun_trace"
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Position:
+    """The draft behind one known token. agreed: how many of its leading tokens the answer went on with.
+
+    signals[i] are of drafted[i], None where the drafter computed no law (lookup). hidden [n, D], where it was kept, are the
+    rows that produced the tokens. A draft that is shorter than the trace's depth ended by itself or by the answer's room.
+    """
+
+    drafted: tuple[int, ...]
+    signals: tuple[Signals | None, ...]
+    agreed: int
+    hidden: Tensor | None = None
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class TracedAnswer:
+    """A prompt, the target's answer, and positions[i] behind its token i, for all tokens but the last.
+
+    room: how many tokens the answer might have had.
+    """
+
+    name: str
+    category: str
+    prompt: tuple[int, ...]
+    tokens: tuple[int, ...]
+    room: int
+    positions: tuple[Position, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class TraceHeader:
+    """What a trace was made of: model, drafter, how deep each draft is, how many top probabilities its signals hold.
+
+    asked: how many answers it shall hold. costs, where they were measured: of the target's verification by rows, then of
+    drafting by steps (tune.round_costs). about: machine, versions, prompts.
+    """
+
+    model: str
+    identity: Identity
+    drafter: str
+    drafter_options: Mapping[str, Any]
+    depth: int
+    top: int
+    max_new_tokens: int
+    hidden: bool
+    asked: int
+    costs: Costs | None
+    about: Mapping[str, Any]
+
+    def as_dict(self) -> dict[str, Any]:
+        return {MARK: FORMAT, **asdict(self)}
+
+    @classmethod
+    def from_dict(cls, data: Mapping[str, Any]) -> TraceHeader:
+        """Raises ValueError on what is no header, or one of another format."""
+        if MARK not in data:
+            raise ValueError("this is no trace: a header is missing; make a trace with forerun trace")
+        if data[MARK] != FORMAT:
+            raise ValueError(f"this is a trace of format {data[MARK]}, and this forerun reads {FORMAT}; trace again")
+        try:
+            values = {name: data[name] for name in cls.__dataclass_fields__}
+            costs = None if values["costs"] is None else Costs.from_dict(values["costs"])
+        except (KeyError, TypeError) as error:
+            raise ValueError(f"the trace's header is broken ({error}); trace again") from error
+        return cls(**{**values, "identity": Identity.from_dict(values["identity"]), "costs": costs})
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Trace:
+    """A header and the answers that there are."""
+
+    path: Path
+    header: TraceHeader
+    answers: tuple[TracedAnswer, ...]
+
+    def check(self, identity: Identity) -> None:
+        """Raise ValueError unless the trace was made with this model and tokenizer."""
+        difference = self.header.identity.difference(identity)
+        if difference is not None:
+            raise ValueError(
+                f"{self.path} was traced with another model or tokenizer ({difference}); trace this model: forerun trace"
+            )
+
+
+def read_trace(path: Path) -> Trace:
+    """Raises ValueError that says what is wrong with the file: missing, empty, cut in the middle, no trace at all."""
+    _check_end(path)
+    lines = read_lines(path)
+    first = next(lines, None)
+    if first is None:
+        raise ValueError(f"{path} is an empty trace; make one with forerun trace")
+    try:
+        header = TraceHeader.from_dict(first[1])
+    except ValueError as error:
+        raise ValueError(f"{path}: {error}") from error
+    answers: list[TracedAnswer] = []
+    for number, value in lines:
+        try:
+            answers.append(answer_of(value, hidden_folder(path) if header.hidden else None))
+        except (KeyError, TypeError, ValueError, OSError) as error:
+            raise ValueError(f"{path}, line {number} is no answer of a trace ({error!r}); trace again") from error
+    if not answers:
+        raise ValueError(f"{path} is an empty trace: it holds no answer; run forerun trace again")
+    return Trace(path, header, tuple(answers))
+
+
+def _check_end(path: Path) -> None:
+    try:
+        content = path.read_bytes()
+    except OSError as error:
+        raise ValueError(f"can't read the trace {path}: {error}") from error
+    if content and not content.endswith(b"\n"):
+        line = content.count(b"\n") + 1
+        raise ValueError(
+            f"{path} is cut off in the middle of line {line}; run the same forerun trace command again: it goes on behind the "
+            "last whole line"
+        )
+
+
+def hidden_folder(path: Path) -> Path:
+    """Where the hidden states of a trace's answers lie, a safetensors file each."""
+    return path.with_name(f"{path.name}.hidden")
+
+
+def answer_as_dict(answer: TracedAnswer) -> dict[str, Any]:
+    """An answer as it stands in the file."""
+    return {
+        "name": answer.name,
+        "category": answer.category,
+        "prompt": list(answer.prompt),
+        "tokens": list(answer.tokens),
+        "room": answer.room,
+        "positions": [
+            {"drafted": list(one.drafted), "signals": [_numbers(signals) for signals in one.signals]}
+            for one in answer.positions
+        ],
+    }
+
+
+def answer_of(data: Mapping[str, Any], hidden: Path | None) -> TracedAnswer:
+    """The answer that answer_as_dict gave; hidden: the folder of its hidden states."""
+    tokens = tuple(data["tokens"])
+    rows = [None] * len(tokens) if hidden is None else _hidden_rows(hidden / f"{data['name']}.safetensors", data)
+    positions = tuple(
+        position_of(tuple(one["drafted"]), tuple(map(_signals, one["signals"])), tokens[index + 1 :], rows[index])
+        for index, one in enumerate(data["positions"])
+    )
+    if len(positions) != len(tokens) - 1:
+        raise ValueError(f"an answer of {len(tokens)} tokens needs {len(tokens) - 1} positions, got {len(positions)}")
+    return TracedAnswer(data["name"], data["category"], tuple(data["prompt"]), tokens, int(data["room"]), positions)
+
+
+def position_of(
+    drafted: tuple[int, ...], signals: tuple[Signals | None, ...], follow: Sequence[int], hidden: Tensor | None = None
+) -> Position:
+    """A position whose answer goes on with `follow`."""
+    if len(signals) != len(drafted):
+        raise ValueError(f"each drafted token needs its signals, got {len(drafted)} tokens and {len(signals)} signals")
+    agreed = 0
+    while agreed < min(len(drafted), len(follow)) and drafted[agreed] == follow[agreed]:
+        agreed += 1
+    return Position(drafted, signals, agreed, hidden)
+
+
+def _hidden_rows(file: Path, data: Mapping[str, Any]) -> list[Tensor | None]:
+    counts = [len(one["drafted"]) for one in data["positions"]]
+    return list(load_file(file)["hidden"].split(counts))
+
+
+def _numbers(signals: Signals | None) -> list[Any] | None:
+    if signals is None:
+        return None
+    return [*map(_short, (signals.confidence, signals.best, signals.entropy)), [_short(value) for value in signals.top]]
+
+
+def _short(value: float) -> float:
+    """Seven digits tell float32 numbers apart well enough, and halve the file."""
+    return float(f"{value:.7g}")
+
+
+def _signals(numbers: Sequence[Any] | None) -> Signals | None:
+    if numbers is None:
+        return None
+    confidence, best, entropy, top = numbers
+    return Signals(confidence, best, entropy, tuple(top))
