@@ -13,8 +13,9 @@ import typer
 from ..models.checks import max_length_of
 from ..models.load import open_module
 from ..train.examples import read_examples
-from ..train.layerskip import Settings, check_training, train
+from ..train.layerskip import check_training, train
 from ..train.presets import Recipe, preset
+from ..train.settings import Settings
 from ..train.workplace import check_output
 from .flags import flag, takes
 from .given import AsJson, Model

@@ -34,7 +34,7 @@ class Announcer(TrainerCallback):  # type: ignore[misc]
 class SkipTrainer(Trainer):  # type: ignore[misc]
     """Computes the loss by the recipe while training, and the model's own loss when judging.
 
-    num_layers is L of the model. The wrappers are on the model from `training` on until its block ends.
+    num_layers is L of the model, whose layers are wrapped while `run` runs.
     """
 
     def __init__(self, recipe: Recipe, num_layers: int, **given: Any) -> None:
