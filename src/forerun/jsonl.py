@@ -49,7 +49,11 @@ class Lines:
         content = self._file.read()
         self._end = content.rfind(b"\n") + 1
         self._file.truncate(self._end)
-        self.known = [value for _, value in read_lines(path)]
+        try:
+            self.known = [value for _, value in read_lines(path)]
+        except ValueError:
+            self.close()
+            raise
 
     def __enter__(self) -> Lines:
         return self

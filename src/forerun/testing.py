@@ -1,6 +1,6 @@
 """Tiny random models of every supported family, built in code, whose windows and soft caps bite within a few tokens.
 
-And a tiny tokenizer, one token a byte, so that a character can be split between tokens.
+And a tiny tokenizer, one token a byte, so that a character can be split between tokens; and tiny exit adapters.
 """
 
 from __future__ import annotations
@@ -11,6 +11,9 @@ from typing import Any
 import torch
 from tokenizers import Tokenizer, decoders, models, pre_tokenizers
 from transformers import AutoConfig, AutoModelForCausalLM, PreTrainedTokenizerFast
+
+from .models.adapter_file import AdapterFile, AdapterShape, write_adapter
+from .models.identity import identity_of
 
 VOCABULARY = 97
 WINDOW = 8
@@ -137,4 +140,46 @@ def save_tiny(path: str | Path, family: str = "llama", seed: int = 0, chat: bool
     tokenizer.save_pretrained(path)
     options = {"vocab_size": len(tokenizer), "eos_token_id": END, **changes}
     tiny_model(family, seed, **options).save_pretrained(path)
+    return Path(path)
+
+
+def tiny_adapter(
+    model: Any, exit_layer: int, inputs: str, depth: int = 1, seed: int = 0, tokenizer: Any | None = None
+) -> AdapterFile:
+    """An exit adapter of a tiny Llama: copies of its last layer behind a random way to fuse what it reads."""
+    config = model.config
+    width, last = config.hidden_size, f"model.layers.{config.num_hidden_layers - 1}."
+    shape = AdapterShape(
+        exit_layer=exit_layer,
+        inputs=inputs,
+        depth=depth,
+        hidden_size=width,
+        intermediate_size=config.intermediate_size,
+        heads=config.num_attention_heads,
+        kv_heads=config.num_key_value_heads,
+        head_dim=config.head_dim,
+        eps=config.rms_norm_eps,
+        rope_theta=config.rope_parameters["rope_theta"],
+    )
+    own = {name: value.detach().clone() for name, value in model.state_dict().items()}
+    generator = torch.Generator().manual_seed(seed)
+    fuse = torch.randn(width, width * (2 if inputs == "state+token" else 1), generator=generator) / 8
+    fuse[:, :width] += torch.eye(width)
+    weights = {
+        "state_norm.weight": torch.ones(width),
+        "fuse.weight": fuse,
+        "model.norm.weight": own["model.norm.weight"],
+    }
+    for name, value in own.items():
+        if name.startswith(last):
+            for index in range(depth):
+                weights[f"model.layers.{index}.{name.removeprefix(last)}"] = value.clone()
+    vocabulary = None if tokenizer is None else dict(tokenizer.get_vocab())
+    ranking = torch.randperm(config.vocab_size, generator=generator)
+    return AdapterFile(shape, identity_of(model, vocabulary), weights, ranking)
+
+
+def save_tiny_adapter(path: str | Path, model: Any, exit_layer: int, inputs: str, **options: Any) -> Path:
+    """Save a tiny_adapter to a directory that isn't there yet."""
+    write_adapter(tiny_adapter(model, exit_layer, inputs, **options), Path(path))
     return Path(path)

@@ -9,7 +9,7 @@ import pytest
 import torch
 
 from forerun import DRAFTERS, POLICIES, Engine, load
-from forerun.testing import tiny_model
+from forerun.testing import save_tiny_adapter, tiny_model
 
 PROMPTS = ([5, 6, 7, 8, 5, 6, 7], [1], [2, 3] * 12, list(range(30, 50)))
 NEW = 16
@@ -19,13 +19,30 @@ VARIANTS: dict[str, list[dict[str, Any]]] = {
     "self": [{"exit_layer": 1}, {"exit_layer": 3}, {"skip_attention": (1, 2), "skip_mlp": (2,)}, {}],
     "lookup": [{}, {"max_ngram": 2, "min_ngram": 2}],
     "draft_model": [{"model": "small"}, {"model": "itself"}],
-    "hybrid": [{"then": "self", "exit_layer": 2}, {"then": "draft_model", "model": "small", "min_ngram": 2}],
+    "exit_adapter": [{"adapter": name} for name in ("state 2", "state+token 4")],
+    "hybrid": [
+        {"then": "self", "exit_layer": 2},
+        {"then": "draft_model", "model": "small", "min_ngram": 2},
+        {"then": "exit_adapter", "adapter": "state+token 2", "min_ngram": 2},
+    ],
 }
 POLICY_VARIANTS: dict[str, list[dict[str, Any]]] = {
     "fixed": [{"k": 1}, {"k": 6}],
     "threshold": [{"confidence": 0.2}, {"confidence": 1.0, "max_steps": 3}],
     "bounded": [{"inner": "heuristic", "min_steps": 2, "max_steps": 4}, {"min_steps": 0, "max_steps": 1}],
 }
+
+
+ADAPTERS: dict[str, str] = {}
+
+
+@pytest.fixture(scope="module", autouse=True)
+def adapters(tmp_path_factory: pytest.TempPathFactory) -> None:
+    """Saved exit adapters, under their inputs and exit layers."""
+    for name in ("state 2", "state+token 2", "state+token 4"):
+        inputs, layer = name.split()
+        place = tmp_path_factory.mktemp("adapters") / "adapter"
+        ADAPTERS[name] = str(save_tiny_adapter(place, target(), int(layer), inputs))
 
 
 @cache
@@ -46,7 +63,8 @@ def policies() -> list[tuple[str, dict[str, Any]]]:
 
 
 def engine(drafter: str, options: dict[str, Any], policy: str, policy_options: dict[str, Any]) -> Engine:
-    built = {name: models(value) if name == "model" else value for name, value in options.items()}
+    given = {"model": models, "adapter": ADAPTERS.__getitem__}
+    built = {name: given[name](value) if name in given else value for name, value in options.items()}
     return load(target(), drafter=drafter, policy=policy, drafter_options=built, policy_options=policy_options)
 
 

@@ -59,6 +59,8 @@ def exit_adapter(
 ) -> None:
     """Train a small block between an exit and the model's own head; the model and its answers stay as they are."""
     recipe = AdapterRecipe(**{field.name: given[field.name] for field in fields(AdapterRecipe)})
+    if limit is not None and limit < 1:
+        raise ValueError(f"--limit must be at least 1, got {limit}")
     check_output(output, resume)
     note(f"loading {model}")
     module = open_module(model, dtype="float32", device="cpu", trust_remote_code=given["trust_remote_code"])

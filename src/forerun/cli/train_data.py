@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+from contextlib import ExitStack, closing
 from pathlib import Path
 from time import perf_counter
 from typing import Annotated, Any
 
 import typer
 
+from ..models.identity import Identity
 from ..train.answers import AnswerOptions, answer
 from ..train.prompts import PromptOptions, sample_prompts, texts_of
 from ..train.states import StateStore
@@ -83,14 +85,13 @@ def answers(
     kept: Any = parse(layers, tuple[int, ...], "--layers")
     if bool(kept) != (states is not None):
         raise ValueError("--states and --layers go together: a directory, and the layers whose states to keep there")
-    store = None
-    if states is not None:
-        store = StateStore(states, kept, engine.identity.hidden_size, engine.identity.weights)
-    made = answer(engine, prompts, output, options, unwanted, batch, store)
-    done, total, tokens = next(made)
-    known, begun = done, perf_counter()
-    note(f"{total} prompts, {known} of them answered before")
-    with progress("answering", total - known) as tick:
+    with ExitStack() as stack:
+        store = None if states is None else stack.enter_context(closing(_store(states, kept, engine.identity)))
+        made = answer(engine, prompts, output, options, unwanted, batch, store)
+        done, total, tokens = next(made)
+        known, begun = done, perf_counter()
+        note(f"{total} prompts, {known} of them answered before")
+        tick = stack.enter_context(progress("answering", total - known))
         for done, _, tokens in made:  # noqa: B007
             tick()
     seconds = perf_counter() - begun
@@ -102,6 +103,13 @@ def answers(
         "file": str(output),
     }
     _end({**about, "tokens_per_second": tokens / seconds if tokens else None}, as_json)
+
+
+def _store(directory: Path, layers: tuple[int, ...], model: Identity) -> StateStore:
+    for layer in layers:
+        if not 0 <= layer <= model.num_layers:
+            raise ValueError(f"--layers must be in 0..{model.num_layers} for this model, got {layer}")
+    return StateStore(directory, layers, model.hidden_size, model.weights)
 
 
 def _end(about: dict[str, Any], as_json: bool) -> None:

@@ -9,21 +9,28 @@ from __future__ import annotations
 
 from abc import ABC, abstractmethod
 from collections.abc import AsyncGenerator, Callable
+from collections.abc import Sequence as Series
 from dataclasses import dataclass
 from typing import Any
 
 from ..core import Context, Step
+from ..errors import UnsupportedOption
 from ..models.identity import Identity
 from ..models.pool import Pool
+from ..models.request import Rows
 from ..models.runner import Runner
 from ..models.sequence import Sequence
 from ..registry import Registry
 
 
 class Drafter(ABC):
-    """Drafts for one request. taps: the layers whose states it reads off the target's sequence (Sequence.states)."""
+    """Drafts for one request. taps: the layers whose states it reads off the target's sequence (Sequence.states).
+
+    identity says which drafter it is, to what was trained for it; "" where it can't be told.
+    """
 
     taps: frozenset[int] = frozenset()
+    identity: str = ""
 
     @abstractmethod
     def draft(self, context: Context) -> AsyncGenerator[Step]:
@@ -31,6 +38,16 @@ class Drafter(ABC):
 
         Parents are node numbers of this round's draft, ROOT for the pending token. A `finally` must not await.
         """
+
+    async def read(self, ids: Series[int], given: int) -> Rows:
+        """The rows behind ids[given - 1:], as if the tokens behind the first `given` had been drafted, in one pass.
+
+        To learn from a text without drafting it token by token. given is at least 3. Raises UnsupportedOption where the
+        drafter has no rows.
+        """
+        raise UnsupportedOption(
+            f"a {type(self).__name__} can't read a text in one pass; draft with draft_model, self or exit_adapter"
+        )
 
     def close(self) -> None:  # noqa: B027
         """The request ended: give back what other requests can use. Called once; most drafters hold nothing."""

@@ -10,12 +10,14 @@ Sources: Leviathan et al., arXiv 2211.17192; Chen et al., arXiv 2302.01318.
 from __future__ import annotations
 
 from collections.abc import AsyncGenerator
+from collections.abc import Sequence as Series
 from dataclasses import replace
 from typing import Any, final
 
 from ..core import Context, Step
 from ..errors import UnsupportedOption
 from ..models.pool import Pool
+from ..models.request import Rows
 from ..models.sequence import Sequence
 from .base import DRAFTERS, Drafter, DrafterFactory, Parts
 from .chain import next_step
@@ -24,6 +26,8 @@ from .chain import next_step
 @final
 class ModelDraft(Drafter):
     def __init__(self, pool: Pool, shared: int) -> None:
+        if pool.identity is not None:
+            self.identity = f"draft_model of weights {pool.identity.weights}"
         self._pool = pool
         self._shared = shared
         self._sequence: Sequence | None = None
@@ -41,6 +45,13 @@ class ModelDraft(Drafter):
             step = next_step(replace(rows, logits=rows.logits[:, : self._shared]), context, drafted)
             yield step
             drafted.append(step.tokens[0])
+
+    async def read(self, ids: Series[int], given: int) -> Rows:
+        if self._sequence is None:
+            self._sequence = self._pool.take(ids)
+        await self._sequence.sync(ids[: given - 1])
+        rows = await self._sequence.forward(ids[given - 1 :])
+        return replace(rows, logits=rows.logits[:, : self._shared])
 
     def close(self) -> None:
         if self._sequence is not None:

@@ -10,28 +10,31 @@ Sources: Li et al., EAGLE, arXiv 2401.15077; Elhoushi et al., LayerSkip, arXiv 2
 from __future__ import annotations
 
 from collections.abc import AsyncGenerator
+from collections.abc import Sequence as Series
 from pathlib import Path
 from typing import final
 
 import torch
 
-from ..core import Context, Step
+from ..core import ROOT, Context, Step
 from ..models.adapter_file import read_adapter
 from ..models.adapter_runner import AdapterRunner
 from ..models.plan import LayerPlan
 from ..models.pool import Pool
+from ..models.request import Rows
 from ..models.sequence import Sequence, shared_prefix
 from .base import DRAFTERS, Drafter, DrafterFactory, Parts
 from .chain import next_step
-from .vocabulary import frequent
+from .vocabulary import first_ranked
 
 
 @final
 class AheadDraft(Drafter):
     """Inputs "state+token": the adapter's row i stands for token i + 1 and reads the target's state of token i."""
 
-    def __init__(self, target: Sequence, pool: Pool, exit_layer: int) -> None:
+    def __init__(self, target: Sequence, pool: Pool, exit_layer: int, identity: str = "") -> None:
         self.taps = frozenset({exit_layer})
+        self.identity = identity
         self._target, self._pool, self._exit = target, pool, exit_layer
         self._last = pool.runner.num_layers
         self._own: Sequence | None = None
@@ -52,6 +55,26 @@ class AheadDraft(Drafter):
             drafted.append(step.tokens[0])
             rows = await self._own.forward(drafted[-1:], taps=taps, states=rows.taps[self._last][-1:])
 
+    async def read(self, ids: Series[int], given: int) -> Rows:
+        """Each row reads the adapter's own state before it and sees target states before that, as the second of a draft."""
+        known, new = ids[1 : given - 1], ids[given - 1 :]
+        await self._target.sync(ids[: given - 1], self.taps)
+        rest = await self._target.forward(new, taps=self.taps, want=0)
+        states = torch.cat([self._target.states(self._exit), rest.taps[self._exit]])
+        self._target.drop()
+        if self._own is None:
+            self._own = self._pool.take(known)
+        held = shared_prefix(self._own.ids, known[:-1])
+        taps = frozenset({self._last})
+        await self._own.sync(known, taps, states[held : len(known)])
+        first = await self._own.forward(new, taps=taps, states=states[len(known) : -1])
+        if len(new) == 1:
+            return first
+        parents = range(len(new) - 1)
+        rows = await self._own.forward(new[1:], parents, taps=taps, states=first.taps[self._last][:-1])
+        self._own.drop()
+        return Rows(torch.cat([first.logits[:1], rows.logits]), torch.cat([first.hidden[:1], rows.hidden]))
+
     def close(self) -> None:
         if self._own is not None:
             self._pool.give(self._own)
@@ -61,8 +84,9 @@ class AheadDraft(Drafter):
 class ExitDraft(Drafter):
     """Inputs "state": the adapter's row i stands for token i and reads the target's state of it."""
 
-    def __init__(self, target: Sequence, pool: Pool, exit_layer: int) -> None:
+    def __init__(self, target: Sequence, pool: Pool, exit_layer: int, identity: str = "") -> None:
         self.taps = frozenset({exit_layer})
+        self.identity = identity
         self._target, self._pool, self._exit = target, pool, exit_layer
         self._plan = LayerPlan.early_exit(exit_layer, target.runner.num_layers)
         self._own: Sequence | None = None
@@ -79,6 +103,17 @@ class ExitDraft(Drafter):
             yield step
             drafted.append(step.tokens[0])
             rows = await self._own.forward(drafted[-1:], states=await self._states(drafted[-1]))
+
+    async def read(self, ids: Series[int], given: int) -> Rows:
+        known, new = ids[: given - 1], ids[given - 1 :]
+        await self._target.sync(known, self.taps)
+        exits = await self._target.forward(new, plan=self._plan, taps=self.taps, want=0)
+        if self._own is None:
+            self._own = self._pool.take(known)
+        held = shared_prefix(self._own.ids, known[:-1])
+        await self._own.sync(known, states=self._target.states(self._exit)[held:])
+        self._target.drop()
+        return await self._own.forward(new, states=exits.taps[self._exit])
 
     async def _states(self, token: int) -> torch.Tensor:
         """The target's state of its next row at the exit, [1, D]."""
@@ -102,7 +137,10 @@ def build(parts: Parts, *, adapter: str, vocabulary: int = 0, weights: str = "")
     file.shape.check(runner.num_layers)
     head = ""
     if vocabulary:
-        head = runner.add_head(frequent(file.ranking.tolist(), vocabulary, runner.vocab_size))
+        head = runner.add_head(first_ranked(file.ranking.tolist(), vocabulary, runner.vocab_size))
     pool = parts.open_pool(AdapterRunner(file, runner, head, weights))
     kind, exit_layer = KINDS[file.shape.inputs], file.shape.exit_layer
-    return lambda target: kind(target, pool, exit_layer)
+    identity = f"exit_adapter {file.digest}"
+    if vocabulary:
+        identity += f", {vocabulary} tokens"
+    return lambda target: kind(target, pool, exit_layer, identity)

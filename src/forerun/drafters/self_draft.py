@@ -11,13 +11,15 @@ Sources: Elhoushi et al., LayerSkip, arXiv 2404.16710, section 5; Zhang et al., 
 from __future__ import annotations
 
 from collections.abc import AsyncGenerator
+from collections.abc import Sequence as Series
 from dataclasses import replace
 from pathlib import Path
 from typing import final
 
-from ..core import Context, Step
+from ..core import ROOT, Context, Step
 from ..errors import InvalidLogits, UnsupportedOption
 from ..models.plan import LayerPlan
+from ..models.request import Rows
 from ..models.sequence import Sequence
 from .base import DRAFTERS, Drafter, DrafterFactory, Parts
 from .chain import next_step
@@ -29,6 +31,7 @@ class SelfDraft(Drafter):
     def __init__(self, target: Sequence, plan: LayerPlan) -> None:
         self._target = target
         self._plan = plan
+        self.identity = f"self {_told(plan)}"
 
     async def draft(self, context: Context) -> AsyncGenerator[Step]:
         drafted: list[int] = []
@@ -43,6 +46,15 @@ class SelfDraft(Drafter):
                 raise
             yield step
             drafted.append(step.tokens[0])
+
+    async def read(self, ids: Series[int], given: int) -> Rows:
+        """Each row sees the whole model's keys before it, as the first of a draft does."""
+        new = ids[given - 1 :]
+        await self._target.sync(ids[: given - 1])
+        await self._target.forward(new, want=0)
+        rows = await self._target.forward(new, range(ROOT, len(new) - 1), plan=self._plan)
+        self._target.drop()
+        return rows
 
 
 @DRAFTERS("self", source="Elhoushi et al., arXiv 2404.16710; Zhang et al., arXiv 2309.08168")
@@ -76,6 +88,17 @@ def build(
         tokens = frequent(_tokens_of(vocabulary_text, parts), vocabulary, runner.vocab_size)
         plan = replace(plan, head=runner.add_head(tokens))
     return lambda target: SelfDraft(target, plan)
+
+
+def _told(plan: LayerPlan) -> str:
+    left_out = [
+        f"{name} {','.join(map(str, sorted(layers)))}"
+        for name, layers in (("without attention", plan.attention), ("without mlp", plan.mlp))
+        if layers
+    ]
+    parts = [f"up to layer {plan.exit_layer}"] if plan.exit_layer is not None else left_out
+    named = [f"{name} {value}" for name, value in (("weights", plan.weights), ("head", plan.head)) if value]
+    return ", ".join([*parts, *named]) or "whole"
 
 
 def _tokens_of(file: str, parts: Parts) -> list[int]:

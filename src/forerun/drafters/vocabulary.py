@@ -7,7 +7,8 @@ Source: Zhao et al., FR-Spec, arXiv 2502.14856 (frequency-ranked draft vocabular
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
+from itertools import chain, islice
 
 
 def frequent(text: Sequence[int], size: int, vocabulary: int) -> tuple[int, ...]:
@@ -15,13 +16,13 @@ def frequent(text: Sequence[int], size: int, vocabulary: int) -> tuple[int, ...]
 
     Raises ValueError unless 1 <= size <= vocabulary.
     """
+    counts = Counter(text)
+    return first_ranked(sorted(counts, key=lambda token: (-counts[token], token)), size, vocabulary)
+
+
+def first_ranked(ranking: Iterable[int], size: int, vocabulary: int) -> tuple[int, ...]:
+    """size token ids, ascending: the first of a ranking, filled up from 0 on. Raises what frequent raises."""
     if not 1 <= size <= vocabulary:
         raise ValueError(f"a draft vocabulary must hold 1..{vocabulary} tokens, got {size}")
-    counts = Counter(text)
-    ranked = sorted(counts, key=lambda token: (-counts[token], token))[:size]
-    chosen = set(ranked)
-    for token in range(vocabulary):
-        if len(chosen) == size:
-            break
-        chosen.add(token)
-    return tuple(sorted(chosen))
+    first = islice(dict.fromkeys(chain(ranking, range(vocabulary))), size)
+    return tuple(sorted(first))

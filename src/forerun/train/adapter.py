@@ -15,6 +15,7 @@ from pathlib import Path
 from typing import Any, final
 
 import torch
+from safetensors import SafetensorError
 from safetensors.torch import load_file, save_file
 from torch import Tensor, nn
 
@@ -46,6 +47,8 @@ class AdapterRecipe:
         for name in ("epochs", "passes", "rows", "vocabulary"):
             if getattr(self, name) < 1:
                 raise ValueError(f"{name} must be at least 1, got {getattr(self, name)}")
+        if not self.fade >= 0:
+            raise ValueError(f"fade must be at least 0, got {self.fade}")
         if not self.learning_rate > 0:
             raise ValueError(f"the learning rate must be above 0, got {self.learning_rate}")
 
@@ -63,8 +66,9 @@ class Progress:
 
 def new_adapter(shape: AdapterShape, frozen: Frozen, seed: int) -> ExitAdapter:
     """Begun from the base: its last layers' weights where they fit, its final norm, and states that pass through."""
-    torch.manual_seed(seed)
-    adapter = ExitAdapter(shape)
+    with torch.random.fork_rng(devices=[]):
+        torch.manual_seed(seed)
+        adapter = ExitAdapter(shape)
     with torch.no_grad():
         adapter.fuse.weight.zero_()
         adapter.fuse.weight[:, : shape.hidden_size] = torch.eye(shape.hidden_size)
@@ -72,7 +76,8 @@ def new_adapter(shape: AdapterShape, frozen: Frozen, seed: int) -> ExitAdapter:
             adapter.fuse.weight[:, shape.hidden_size :] = torch.eye(shape.hidden_size) / 2
         for norm in (adapter.state_norm, adapter.norm):
             _copy(norm, frozen.norm)
-        for own, layer in zip(adapter.layers, frozen.last_layers[-shape.depth :], strict=True):
+        # an adapter that is deeper than the base begins its last blocks at random
+        for own, layer in zip(adapter.layers, frozen.last_layers[-shape.depth :], strict=False):
             _copy(own, layer)
     return adapter
 
@@ -86,7 +91,7 @@ def _copy(own: nn.Module, other: nn.Module) -> None:
 
 @final
 class Training:
-    """One run. directory holds its checkpoint: adapter, optimiser, step."""
+    """One run. A checkpoint holds its adapter, its optimiser's state and its step."""
 
     def __init__(
         self, adapter: ExitAdapter, frozen: Frozen, chosen: Chosen, data: AdapterData, recipe: AdapterRecipe
@@ -136,7 +141,7 @@ class Training:
         try:
             save_file({**tensors, "step": torch.tensor(self.step)}, partial)
             os.replace(partial, file)
-        except OSError as error:
+        except (OSError, SafetensorError) as error:
             partial.unlink(missing_ok=True)
             raise ValueError(f"can't write the checkpoint {file}: {error}") from error
 

@@ -45,8 +45,8 @@ def passes_of(adapter: ExitAdapter, batch: AdapterBatch, embeddings: Tensor, cou
 
 def target_rows(outs: Sequence[Tensor], batch: AdapterBatch) -> tuple[Tensor, Tensor]:
     """The target's states [B, R, D] that the passes' rows foretell, and which of them are learnt [B, R]."""
-    rows = outs[0].shape[1]
-    return batch.last[:, -rows:], batch.learnt[:, -rows:]
+    first = batch.last.shape[1] - outs[0].shape[1]
+    return batch.last[:, first:], batch.learnt[:, first:]
 
 
 def adapter_loss(
@@ -63,7 +63,8 @@ def adapter_loss(
         rows[:, :number] = False
         q = F.linear(out[rows], chosen.head).float().log_softmax(-1)
         aim = aims if number == 0 else aims[rows[learnt]]
-        losses.append(F.kl_div(q, aim, log_target=True, reduction="batchmean"))
+        # the mean; of no rows at all, 0
+        losses.append(F.kl_div(q, aim, log_target=True, reduction="sum") / max(1, len(q)))
     weights = [fade**number for number in range(len(losses))]
     total = torch.stack([w * loss for w, loss in zip(weights, losses, strict=True)]).sum() / sum(weights)
     return total, [loss.detach() for loss in losses]

@@ -5,8 +5,8 @@ from __future__ import annotations
 import hashlib
 import json
 import shutil
-from collections.abc import Callable, Sequence
-from contextlib import ExitStack
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import ExitStack, closing
 from dataclasses import asdict, dataclass
 from pathlib import Path
 from time import perf_counter
@@ -14,7 +14,7 @@ from typing import Any
 
 import torch
 
-from ..drafters.vocabulary import frequent
+from ..drafters.vocabulary import first_ranked
 from ..engine import Engine
 from ..models.adapter_file import AdapterFile, AdapterShape, write_adapter
 from ..models.identity import Identity
@@ -25,7 +25,7 @@ from .adapter_loss import Chosen
 from .examples import Example, split
 from .frozen import frozen_of
 from .states import StateStore, record_missing
-from .workplace import STATE, Workplace
+from .workplace import STATE, Workplace, check_output
 
 DRAFT = 4
 CHECKPOINT = "checkpoint.safetensors"
@@ -46,6 +46,10 @@ class AdapterRun:
     held_out: float = 0.02
     save_every: int = 100
     resume: bool = False
+
+    def __post_init__(self) -> None:
+        if self.save_every < 1:
+            raise ValueError(f"save_every must be at least 1, got {self.save_every}")
 
 
 @dataclass(frozen=True, slots=True)
@@ -78,16 +82,13 @@ def train_adapter(
     learn, out = split(run.examples, run.held_out, run.recipe.seed)
     frozen = frozen_of(module.model)
     ranking = ranking_of(learn)
-    tokens = torch.tensor(frequent(ranking.tolist(), run.recipe.vocabulary, len(frozen.head)))
+    tokens = torch.tensor(first_ranked(ranking.tolist(), run.recipe.vocabulary, len(frozen.head)))
     chosen = Chosen(tokens, frozen.head[tokens].float())
+    check_output(run.output, run.resume)
     place = Workplace(run.output, _about(run, identity))
-    if not run.resume:
-        place.path.mkdir(parents=True)
     place.open()
     with place.guarded(), ExitStack() as stack:
-        stores = _stores(run, place.path, identity)
-        for store in stores:
-            stack.callback(store.close)
+        stores = [stack.enter_context(closing(store)) for store in _stores(run, place.path, identity)]
         _fill(stores, run.examples, engine, begin)
         layers = int(frozen.config.num_hidden_layers)
         data, held = (AdapterData(some, stores, run.shape.exit_layer, layers) for some in (learn, out))
@@ -131,11 +132,10 @@ def _about(run: AdapterRun, identity: Identity) -> dict[str, Any]:
     }
 
 
-def _stores(run: AdapterRun, place: Path, identity: Identity) -> list[StateStore]:
+def _stores(run: AdapterRun, place: Path, identity: Identity) -> Iterator[StateStore]:
     layers = sorted({run.shape.exit_layer, identity.num_layers})
-    if run.stores:
-        return [StateStore.opened(path, layers, identity.hidden_size, identity.weights) for path in run.stores]
-    return [StateStore(place / "states", layers, identity.hidden_size, identity.weights)]
+    for path in run.stores or [place / "states"]:
+        yield StateStore.opened(path, layers, identity.hidden_size, identity.weights)
 
 
 def _fill(
@@ -164,7 +164,9 @@ def _steps(
     logs = place.path / "logs"
     logs.mkdir(exist_ok=True)
     tick = begin("training", training.steps - training.step)
-    with (logs / "log.jsonl").open("a", encoding="utf-8") as file:
+    log_file = logs / "log.jsonl"
+    _forget_later(log_file, training.step)
+    with log_file.open("a", encoding="utf-8") as file:
         for now in training.run():
             file.write(json.dumps(asdict(now)) + "\n")
             log(now)
@@ -173,6 +175,13 @@ def _steps(
                 file.flush()
                 _checkpoint(training, place, known)
                 known = place.checkpoint()
+
+
+def _forget_later(log_file: Path, step: int) -> None:
+    """Leave out of a log the steps that are taken again, and a line that a kill cut off."""
+    if log_file.exists():
+        lines = log_file.read_text(encoding="utf-8").splitlines(keepends=True)
+        log_file.write_text("".join(lines[:step]), encoding="utf-8")
 
 
 def _checkpoint(training: Training, place: Workplace, old: Path | None) -> None:

@@ -47,7 +47,7 @@ def frozen_of(model: Any) -> Frozen:
     norms = [
         module
         for module in model.modules()
-        if id(module) not in inside and "Norm" in type(module).__name__ and tuple(module.weight.shape) == (width,)
+        if id(module) not in inside and "Norm" in type(module).__name__ and _weighs(module, width)
     ]
     head = model.get_output_embeddings()
     if not norms or not isinstance(head, nn.Linear) or dict(head.named_parameters()).keys() != {"weight"}:
@@ -61,6 +61,11 @@ def frozen_of(model: Any) -> Frozen:
     )
     _check(model, layers, frozen)
     return frozen
+
+
+def _weighs(norm: nn.Module, width: int) -> bool:
+    weight = dict(norm.named_parameters(recurse=False)).get("weight")
+    return weight is not None and tuple(weight.shape) == (width,)
 
 
 @torch.no_grad()

@@ -20,6 +20,8 @@ MARK = "\u2063forerun\u2063"
 
 # Batches of attempts between two writes: the last requests of a wave run in small batches, and a kill loses a wave.
 WAVE = 4
+# After so many waves without a new prompt no more are to be expected.
+BARREN = 4
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -61,7 +63,8 @@ def sample_prompts(
     """Add prompts to the file until it holds `count` different ones; yields how many it holds.
 
     exclude: texts that must not come up, such as a benchmark's; the comparison ignores case and white space. Attempt n of
-    a seed is the same prompt in every run, so a run that was killed goes on behind the last attempt it kept.
+    a seed is the same prompt in every run, so a run that was killed goes on behind the last attempt it kept. Raises
+    ValueError where nothing new comes any more.
     """
     if count < 1:
         raise ValueError(f"the number of prompts must be at least 1, got {count}")
@@ -71,14 +74,21 @@ def sample_prompts(
         held = len(lines.known)
         attempt = 1 + max((int(entry.get("attempt", -1)) for entry in lines.known), default=-1)
         yield held
+        barren = 0
         while held < count:
+            if barren == BARREN:
+                raise ValueError(
+                    f"the last {BARREN * WAVE * options.max_batch} attempts gave no new prompt, {held} are there; does this "
+                    "model know its chat template? Ask for fewer, or bring a prompts file"
+                )
+            barren += 1
             wave = range(attempt, attempt + WAVE * options.max_batch)
             attempt = wave.stop
             for number, text in _wave(engine, before, end, wave, options):
                 if held < count and _plain(text) not in seen:
                     seen.add(_plain(text))
                     lines.write({"prompt": text, "attempt": number, "seed": options.seed})
-                    held += 1
+                    held, barren = held + 1, 0
                     yield held
 
 

@@ -8,7 +8,7 @@ from __future__ import annotations
 import hashlib
 from collections.abc import AsyncGenerator, Callable, Mapping, Sequence
 from pathlib import Path
-from typing import final
+from typing import Any, final
 
 import numpy as np
 import torch
@@ -65,6 +65,14 @@ class StateStore:
         directory.mkdir(parents=True, exist_ok=True)
         self._lines = Lines(directory / "index.jsonl")
         head = {"layers": list(self.layers), "width": width, "model": model}
+        self._files = {layer: (directory / f"layer-{layer}.bf16") for layer in self.layers}
+        try:
+            self._open(directory, head)
+        except BaseException:
+            self.close()
+            raise
+
+    def _open(self, directory: Path, head: dict[str, Any]) -> None:
         known = self._lines.known
         if known and known[0] != head:
             raise ValueError(f"{directory} holds states of {known[0]}, and {head} is asked for; name another directory")
@@ -72,12 +80,11 @@ class StateStore:
             self._lines.write(head)
         self._places = {str(one["name"]): (int(one["first"]), int(one["rows"])) for one in known[1:]}
         self._rows = max((first + rows for first, rows in self._places.values()), default=0)
-        self._files = {layer: (directory / f"layer-{layer}.bf16") for layer in self.layers}
         for file in self._files.values():
             with file.open("ab") as opened:
-                if opened.tell() < self._rows * width * BYTES:
+                if opened.tell() < self._rows * self.width * BYTES:
                     raise ValueError(f"{file} is shorter than its index says; delete {directory} and make it again")
-                opened.truncate(self._rows * width * BYTES)
+                opened.truncate(self._rows * self.width * BYTES)
 
     @classmethod
     def opened(cls, directory: Path, layers: Sequence[int], width: int, model: str) -> StateStore:
