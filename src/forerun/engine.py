@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import AsyncGenerator, Callable, Iterable, Iterator, Mapping, Sequence
-from contextlib import aclosing
+from contextlib import aclosing, contextmanager
 from dataclasses import dataclass
 from itertools import islice
 from pathlib import Path
@@ -15,14 +15,17 @@ from .answer import Answer, Piece, Result
 from .chance import Seeded
 from .core import Context, Round
 from .decode import decode
-from .drafters.base import DrafterFactory, Parts, drafting_pool
+from .drafters.base import Drafter, DrafterFactory, Parts
 from .drafters.none import NoDraft
 from .drive import Batch, Event
 from .errors import UnsupportedOption
 from .methods import drafter_factory, policy_factory
+from .models.heads import Pair
+from .models.identity import Identity
 from .models.load import Loaded, open_model
 from .models.pool import Pool
 from .models.runner import Runner
+from .models.sequence import Sequence as Target
 from .options import Options, options_from
 from .policies.base import PolicyFactory
 from .prompts import encode, is_many
@@ -49,11 +52,12 @@ class Engine:
         self.eos = loaded.eos
         self.name = loaded.name
         self.identity = loaded.identity
+        self.drafter = drafter
         self._loaded = loaded
         self._parts = parts
         self._pools = pools
-        self._drafter = drafter
         self._policy = policy
+        self._check_pair()
 
     def generate(self, prompt: Any, *, max_batch: int = 16, **options: Any) -> Any:
         """Answer a prompt (text, messages or token ids) with a Result, or a list of prompts with a list of Results.
@@ -102,20 +106,37 @@ class Engine:
 
     async def rounds(self, context: Context, speculate: bool = True) -> AsyncGenerator[Round]:
         """decode on a sequence of the pool, which goes back whatever happens. For a driver (drive.py)."""
-        sequence = self._parts.target.take(context.ids)
-        drafter = self._drafter(sequence) if speculate else NoDraft()
-        try:
+        with self.lent(context.ids, speculate) as (sequence, drafter):
             async with aclosing(decode(sequence, drafter, self._policy(), context)) as rounds:
                 async for round in rounds:
                     yield round
+
+    @contextmanager
+    def lent(self, ids: Sequence[int], speculate: bool = True) -> Iterator[tuple[Target, Drafter]]:
+        """A sequence of the pool for a text that begins so, and a drafter on it; both go back whatever happens."""
+        sequence = self._parts.target.take(ids)
+        drafter = self.drafter(sequence) if speculate else NoDraft()
+        try:
+            yield sequence, drafter
         finally:
             drafter.close()
             self._parts.target.give(sequence)
+
+    @property
+    def pair(self) -> Pair:
+        """The target and the drafter, as what is trained for both of them knows them."""
+        with self.lent(()) as (_, drafter):
+            return Pair(self.identity, drafter.identity)
 
     def forget(self) -> None:
         """Drop the keys and values kept for later turns, so that the next prompt is computed from its first token."""
         for pool in self._pools:
             pool.clear()
+
+    def _check_pair(self) -> None:
+        trained_for = self._policy().trained_for
+        if trained_for is not None:
+            trained_for.check(self.pair, "policy")
 
     def _job(self, prompt: Any, options: Options) -> _Job:
         if options.stop_strings() and self.tokenizer is None:
@@ -197,10 +218,10 @@ def load(
     def opened(other: Any) -> tuple[Pool, dict[str, int] | None]:
         form = {"weights": weights, "runner": runner} if isinstance(other, str | Path) else {}
         draft = open_model(other, **{**place, **form})
-        return open_pool(draft.runner), draft.vocabulary
+        return open_pool(draft.runner, draft.identity), draft.vocabulary
 
-    def open_pool(draft: Runner) -> Pool:
-        pools.append(drafting_pool(draft))
+    def open_pool(draft: Runner, identity: Identity | None = None) -> Pool:
+        pools.append(Pool(draft, drafting=True, identity=identity))
         return pools[-1]
 
     make_policy = policy_factory(policy, policy_options)

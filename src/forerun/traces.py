@@ -137,8 +137,8 @@ def _check_end(path: Path) -> None:
     if content and not content.endswith(b"\n"):
         line = content.count(b"\n") + 1
         raise ValueError(
-            f"{path} is cut off in the middle of line {line}; run the same forerun trace command again: it goes on behind the "
-            "last whole line"
+            f"{path} is cut off in the middle of line {line}; run the same forerun trace command again, it goes on behind "
+            "the last whole line"
         )
 
 

@@ -1,0 +1,1 @@
+"""Choosing drafters, policies and their options: traces, replays, reports."""

@@ -1,0 +1,168 @@
+"""What rounds of one drafter cost on this machine: milliseconds of verifying by rows, of drafting by steps.
+
+Measured on real rounds, and not forward by forward, since a draft leaves work behind or saves some: a draft model reads
+what was accepted, an early exit's states go on into verification. What a round takes beside both, such as turning tokens
+into text, counts as verification; plain decoding has it too.
+"""
+
+from __future__ import annotations
+
+import random
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import dataclass
+from statistics import median
+from typing import final
+
+from ..bench.comparison import spread
+from ..core import Round, Step
+from ..cost import Cost, Costs, Point
+from ..engine import Engine
+from ..policies.base import LengthPolicy
+from ..timed import timed_answer
+
+LENGTHS = (0, 1, 2, 3, 4, 6, 8, 12)
+FEWEST = 3
+MAX_NEW_TOKENS = 32
+NOT_MEASURED = 1e-3
+
+
+@dataclass(frozen=True, slots=True)
+class RoundCosts:
+    """The target's cost by rows, verification of k drafted tokens having k + 1, and drafting's by steps, None if it is free.
+
+    A step that computed no law (lookup beside another drafter) is free if `only_laws`.
+    """
+
+    name: str
+    target: Cost
+    draft: Cost | None
+    only_laws: bool = True
+
+    def verify_ms(self, rows: int, prefix: float) -> float:
+        return self.target.ms(rows, prefix)
+
+    def draft_ms(self, steps: float, prefix: float) -> float:
+        return 0.0 if self.draft is None else self.draft.ms(steps, prefix)
+
+
+def constant(c: float) -> RoundCosts:
+    """The literature's: each verification costs 1, whatever its rows, and each drafted token c."""
+    if c < 0:
+        raise ValueError(f"c must be at least 0, got {c}")
+    about = ("any", "any", "any")
+    target = Cost(*about, "full", (Point(1, 0, 1.0),))
+    draft = Cost(*about, "draft", (Point(1, 0, c), Point(2, 0, 2 * c))) if c else None
+    return RoundCosts(f"c={c:g}", target, draft)
+
+
+def measured(costs: Costs, draws_laws: bool) -> RoundCosts:
+    """Those that measure found; draws_laws: whether any step of the drafter has a law."""
+    return RoundCosts("measured", costs.target, costs.costs[1] if len(costs.costs) > 1 else None, draws_laws)
+
+
+@final
+class _Watched(LengthPolicy):
+    """Stops after k steps and notes each round."""
+
+    def __init__(self, k: int, note: Callable[[Round], None]) -> None:
+        self._k = k
+        self._note = note
+
+    def should_stop(self, steps: Sequence[Step]) -> bool:
+        return len(steps) >= self._k
+
+    def observe(self, steps: Sequence[Step], round: Round) -> None:
+        self._note(round)
+
+
+@dataclass(frozen=True, slots=True)
+class _Sample:
+    """One round's milliseconds."""
+
+    prefix: int
+    drafted: int
+    forwards: bool
+    draft: float
+    verify: float
+
+
+def measure(
+    engine: Engine,
+    drafter: str,
+    prompts: Sequence[Sequence[int]],
+    depth: int,
+    *,
+    weights: str,
+    max_new_tokens: int = MAX_NEW_TOKENS,
+    repeats: int = 2,
+    tick: Callable[[], None] = lambda: None,
+) -> Costs:
+    """Answer the prompts with every draft length of LENGTHS up to depth, in shuffled order; medians by rows and prompt.
+
+    tick is called after each answer, count_answers times. Raises ValueError where no answer has a second token.
+    """
+    runs = [(prompt, k) for _ in range(repeats) for prompt in prompts for k in lengths(depth)]
+    random.Random(0).shuffle(runs)
+    samples: list[_Sample] = []
+    _answer(engine, prompts[0], depth, 4)
+    for prompt, k in runs:
+        samples += _answer(engine, prompt, k, max_new_tokens)
+        tick()
+    if not samples:
+        raise ValueError("no answer had a second token, so there is no round to measure; take other prompts")
+    about = (engine.name, type(engine.runner).__name__, weights)
+    verify = tuple(_points(samples, lambda one: one.drafted + 1, lambda one: one.verify))
+    if any(one.forwards for one in samples):
+        samples = [one for one in samples if one.forwards]
+    draft = tuple(_points([one for one in samples if one.drafted], lambda one: one.drafted, lambda one: one.draft))
+    target = Cost(*about, "full", verify)
+    return Costs((target, Cost(*about, f"draft {drafter}", draft)) if draft else (target,))
+
+
+def lengths(depth: int) -> list[int]:
+    """The draft lengths that are measured."""
+    return sorted({min(length, depth) for length in LENGTHS})
+
+
+def count_answers(prompts: int, depth: int, repeats: int = 2) -> int:
+    """How many answers measure makes of this many prompts."""
+    return prompts * len(lengths(depth)) * repeats
+
+
+def spread_out(prompts: Sequence[Sequence[int]], count: int) -> list[Sequence[int]]:
+    """So many prompts, from the shortest to the longest."""
+    ordered = sorted(prompts, key=len)
+    if count >= len(ordered):
+        return list(ordered)
+    return [ordered[round(i * (len(ordered) - 1) / max(count - 1, 1))] for i in range(count)]
+
+
+def _answer(engine: Engine, prompt: Sequence[int], k: int, max_new_tokens: int) -> Iterator[_Sample]:
+    """The rounds of one answer; what its time doesn't account for is shared out among them."""
+    noted: list[Round] = []
+    options = {"max_new_tokens": max_new_tokens, "ignore_eos": True, "speculate": k > 0}
+    watched = engine.using(engine.drafter, lambda: _Watched(k, noted.append))
+    _, seconds = timed_answer(watched, list(prompt), options)
+    if not noted:
+        return
+    rest = max(seconds - sum(one.timing.draft + one.timing.verify for one in noted), 0.0) / len(noted)
+    middle = len(prompt) + max_new_tokens // 2
+    for one in noted:
+        timing = one.timing
+        yield _Sample(
+            middle, len(one.draft), timing.draft_forward > 0, 1e3 * timing.draft, 1e3 * (timing.verify + rest)
+        )
+
+
+def _points(
+    samples: Sequence[_Sample], rows: Callable[[_Sample], int], ms: Callable[[_Sample], float]
+) -> Iterator[Point]:
+    """Medians where there are enough samples; of the commonest place alone where there are not."""
+    places: dict[tuple[int, int], list[float]] = {}
+    for one in samples:
+        places.setdefault((rows(one), one.prefix), []).append(ms(one))
+    most = max(map(len, places.values()), default=0)
+    for (count, prefix), values in sorted(places.items()):
+        if len(values) >= min(FEWEST, most):
+            low, high = spread(values)
+            yield Point(count, prefix, max(median(values), NOT_MEASURED), high - low)
