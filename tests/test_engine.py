@@ -290,7 +290,7 @@ def test_stop_strings_without_a_tokenizer_are_refused() -> None:
     ("given", "message"),
     [
         ({"drafter": "oracle"}, "unknown drafter 'oracle'; known: draft_model, .*hybrid, lookup, none, self"),
-        ({"policy": "never"}, "unknown policy 'never'; known: bounded, fixed, heuristic, threshold"),
+        ({"policy": "never"}, "unknown policy 'never'; known: acceptance_head, "),
         (
             {"drafter": "lookup", "drafter_options": {"k": 3}},
             "drafter 'lookup' has no option 'k'; its options: max_ngram",

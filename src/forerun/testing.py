@@ -1,6 +1,6 @@
 """Tiny random models of every supported family, built in code, whose windows and soft caps bite within a few tokens.
 
-And a tiny tokenizer, one token a byte, so that a character can be split between tokens; and tiny exit adapters.
+And a tiny tokenizer, one token a byte, so that a character can be split between tokens; tiny exit adapters and heads.
 """
 
 from __future__ import annotations
@@ -13,6 +13,7 @@ from tokenizers import Tokenizer, decoders, models, pre_tokenizers
 from transformers import AutoConfig, AutoModelForCausalLM, PreTrainedTokenizerFast
 
 from .models.adapter_file import AdapterFile, AdapterShape, write_adapter
+from .models.heads import ACCEPTANCE, LOOKAHEAD, HeadFile, Pair, write_head
 from .models.identity import identity_of
 
 VOCABULARY = 97
@@ -182,4 +183,36 @@ def tiny_adapter(
 def save_tiny_adapter(path: str | Path, model: Any, exit_layer: int, inputs: str, **options: Any) -> Path:
     """Save a tiny_adapter to a directory that isn't there yet."""
     write_adapter(tiny_adapter(model, exit_layer, inputs, **options), Path(path))
+    return Path(path)
+
+
+def save_tiny_head(
+    path: str | Path, pair: Pair, width: int, depth: int = 1, seed: int = 0, threshold: float = 0.5
+) -> Path:
+    """Save a random acceptance head of a pair, for hidden states of this width, to a directory that isn't there yet."""
+    generator = torch.Generator().manual_seed(seed)
+    weights = {
+        "scale": torch.ones(1),
+        "out.weight": torch.randn(2, width, generator=generator),
+        "out.bias": torch.zeros(2),
+    }
+    for block in range(depth):
+        weights[f"blocks.{block}.weight"] = torch.randn(width, width, generator=generator) / width**0.5
+        weights[f"blocks.{block}.bias"] = torch.zeros(width)
+    write_head(ACCEPTANCE, HeadFile(pair, weights, threshold, reject_weight=6.0), Path(path))
+    return Path(path)
+
+
+def save_tiny_classifier(path: str | Path, pair: Pair, top: int = 4, seed: int = 0, threshold: float = 0.5) -> Path:
+    """Save a random lookahead classifier of a pair to a directory that isn't there yet."""
+    generator = torch.Generator().manual_seed(seed)
+    weights = {
+        "mean": torch.zeros(top + 2),
+        "deviation": torch.ones(top + 2),
+        "in.weight": torch.randn(8, top + 2, generator=generator),
+        "in.bias": torch.zeros(8),
+        "out.weight": torch.randn(1, 8, generator=generator),
+        "out.bias": torch.zeros(1),
+    }
+    write_head(LOOKAHEAD, HeadFile(pair, weights, threshold), Path(path))
     return Path(path)

@@ -16,7 +16,7 @@ from typing import final
 
 import torch
 
-from ..core import ROOT, Context, Step
+from ..core import Context, Step
 from ..models.adapter_file import read_adapter
 from ..models.adapter_runner import AdapterRunner
 from ..models.plan import LayerPlan

@@ -2,24 +2,17 @@
 
 from __future__ import annotations
 
-import json
-import os
-import shutil
-import tempfile
 from collections.abc import Mapping
 from dataclasses import asdict, dataclass, field
 from pathlib import Path
 from typing import Any
 
-from safetensors import SafetensorError
-from safetensors.torch import load_file, save_file
 from torch import Tensor
 
-from ..errors import InvalidModelFile, ModelNotFound
-from .identity import Identity
+from .identity import Identity, digest_of
+from .saved import Kind, read_saved, write_saved
 
-FORMAT, VERSION = "forerun exit adapter", 1
-WEIGHTS_FILE, ABOUT_FILE = "adapter.safetensors", "adapter.json"
+KIND = Kind("exit adapter", "adapter")
 INPUTS = ("state", "state+token")
 
 
@@ -72,6 +65,11 @@ class AdapterFile:
     ranking: Tensor
     trained: Mapping[str, Any] = field(default_factory=dict)
 
+    @property
+    def digest(self) -> str:
+        """Which adapter this is, in 16 hex digits."""
+        return digest_of(self.weights)
+
     def check_base(self, other: Identity) -> None:
         """Raises ValueError where the adapter belongs to another model."""
         if reason := self.base.difference(other):
@@ -79,42 +77,14 @@ class AdapterFile:
 
 
 def write_adapter(adapter: AdapterFile, directory: Path) -> None:
-    """Written under another name and moved when complete. Raises ValueError where that fails or the directory is there."""
-    if directory.exists():
-        raise ValueError(f"{directory} is there already; name another directory")
-    directory.parent.mkdir(parents=True, exist_ok=True)
-    partial = Path(tempfile.mkdtemp(prefix=".partial-", dir=directory.parent))
-    about = {
-        "format": FORMAT,
-        "version": VERSION,
-        "shape": asdict(adapter.shape),
-        "base": adapter.base.as_dict(),
-        "trained": dict(adapter.trained),
-    }
-    try:
-        tensors = {name: tensor.contiguous() for name, tensor in adapter.weights.items()}
-        save_file({**tensors, "ranking": adapter.ranking.int()}, partial / WEIGHTS_FILE)
-        (partial / ABOUT_FILE).write_text(json.dumps(about, indent=1) + "\n", encoding="utf-8")
-        os.chmod(partial, 0o755)
-        os.replace(partial, directory)
-    except (OSError, SafetensorError) as error:
-        raise ValueError(f"can't write the adapter to {directory}: {error}") from error
-    finally:
-        shutil.rmtree(partial, ignore_errors=True)
+    """Raises ValueError where that fails or the directory is there; nothing half written is left."""
+    about = {"shape": asdict(adapter.shape), "base": adapter.base.as_dict(), "trained": dict(adapter.trained)}
+    write_saved(KIND, directory, {**adapter.weights, "ranking": adapter.ranking.int()}, about)
 
 
 def read_adapter(directory: Path) -> AdapterFile:
     """Raises ModelNotFound, and InvalidModelFile on a file that is none of ours, truncated, or of a newer version."""
-    about_file = directory / ABOUT_FILE
-    if not about_file.is_file():
-        raise ModelNotFound(f"no exit adapter at {directory}: there is no {ABOUT_FILE}")
-    try:
-        about = json.loads(about_file.read_text(encoding="utf-8"))
-        if (about["format"], about["version"]) != (FORMAT, VERSION):
-            raise ValueError(f"format {about['format']!r}, version {about['version']}; this release reads {VERSION}")
+    with read_saved(KIND, directory) as (about, tensors):
         shape, base = AdapterShape(**about["shape"]), Identity.from_dict(about["base"])
-        tensors = load_file(directory / WEIGHTS_FILE)
         ranking = tensors.pop("ranking")
-    except (OSError, KeyError, TypeError, ValueError, SafetensorError) as error:
-        raise InvalidModelFile(f"{directory} holds no exit adapter that can be read: {error}") from error
-    return AdapterFile(shape, base, tensors, ranking.long(), about.get("trained", {}))
+        return AdapterFile(shape, base, tensors, ranking.long(), about.get("trained", {}))

@@ -53,18 +53,23 @@ def identity_of(model: nn.Module, vocabulary: Mapping[str, int] | None) -> Ident
     """The identity of a transformers model, before anything empties it, and of its tokenizer's token -> id."""
     config: Any = model.config
     text = config.get_text_config()
-    digest = hashlib.sha256()
-    for name, parameter in sorted(model.named_parameters()):
-        digest.update(f"{name} {tuple(parameter.shape)}".encode())
-        digest.update(_some(parameter.detach()))
     return Identity(
         family=str(text.model_type),
         num_layers=int(text.num_hidden_layers),
         hidden_size=int(text.hidden_size),
         vocab_size=int(text.vocab_size),
-        weights=digest.hexdigest()[:16],
+        weights=digest_of(dict(model.named_parameters())),
         vocabulary="" if vocabulary is None else _of_vocabulary(vocabulary),
     )
+
+
+def digest_of(tensors: Mapping[str, torch.Tensor]) -> str:
+    """16 hex digits of named tensors, the same in float32 and in bfloat16."""
+    digest = hashlib.sha256()
+    for name, tensor in sorted(tensors.items()):
+        digest.update(f"{name} {tuple(tensor.shape)}".encode())
+        digest.update(_some(tensor.detach()))
+    return digest.hexdigest()[:16]
 
 
 def _some(values: torch.Tensor) -> bytes:

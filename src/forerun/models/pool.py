@@ -5,16 +5,18 @@ from __future__ import annotations
 from collections.abc import Sequence as Series
 from typing import final
 
+from .identity import Identity
 from .runner import Runner
 from .sequence import Sequence, shared_prefix
 
 
 @final
 class Pool:
-    """Keeps up to `keep` idle sequences, the latest used."""
+    """Keeps up to `keep` idle sequences, the latest used. identity: which model the runner runs, where that is known."""
 
-    def __init__(self, runner: Runner, drafting: bool = False, keep: int = 4) -> None:
+    def __init__(self, runner: Runner, drafting: bool = False, keep: int = 4, identity: Identity | None = None) -> None:
         self.runner = runner
+        self.identity = identity
         self._drafting = drafting
         self._keep = keep
         self._idle: list[Sequence] = []

@@ -8,16 +8,22 @@ from __future__ import annotations
 
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Sequence
+from typing import Generic, TypeVar, final
 
 import torch
 from torch import Tensor
 
 from ..core import Round, Signals, Step
+from ..models.heads import Pair
 from ..registry import Registry
+
+T = TypeVar("T")
 
 
 class LengthPolicy(ABC):
-    """Decides for one request."""
+    """Decides for one request. trained_for: the only pair of target and drafter that it may be used with, None if any."""
+
+    trained_for: Pair | None = None
 
     @abstractmethod
     def should_stop(self, steps: Sequence[Step]) -> bool:
@@ -92,6 +98,29 @@ def signals_of(step: Step, k: int = 10) -> Signals | None:
 def has_row(step: Step) -> bool:
     """Whether the drafter computed a law for the step, which its confidence is of; lookup doesn't."""
     return step.logits is not None or step.signals is not None or any(law is not None for law in step.laws)
+
+
+@final
+class Readings(Generic[T]):
+    """What a function reads of each step of the running draft, each step read once."""
+
+    def __init__(self, read: Callable[[Step], T]) -> None:
+        self._read = read
+        self._steps: list[Step] = []
+        self._values: list[T] = []
+
+    def of(self, steps: Sequence[Step]) -> Sequence[T]:
+        known = 0
+        while known < min(len(steps), len(self._steps)) and steps[known] is self._steps[known]:
+            known += 1
+        self._steps[known:] = steps[known:]
+        self._values[known:] = map(self._read, steps[known:])
+        return self._values
+
+    def clear(self) -> None:
+        """Behind a round; a policy must not keep its rows."""
+        self._steps.clear()
+        self._values.clear()
 
 
 def _surest_row(step: Step) -> Tensor:

@@ -12,6 +12,7 @@ from .base import POLICIES, LengthPolicy, PolicyFactory
 @final
 class Bounded(LengthPolicy):
     def __init__(self, inner: LengthPolicy, min_steps: int, max_steps: int) -> None:
+        self.trained_for = inner.trained_for
         self._inner = inner
         self._min = min_steps
         self._max = max_steps
