@@ -19,6 +19,7 @@ from forerun.errors import UnsupportedModel, UnsupportedOption
 from forerun.models.lean import LeanRunner
 from forerun.models.lean_attention import BLOCK
 from forerun.models.lean_shape import FAMILIES, lean_applies
+from forerun.models.linear import Reordered
 from forerun.models.plan import FULL, LayerPlan
 from forerun.models.runner import HFRunner
 from forerun.models.sequence import Sequence
@@ -209,12 +210,17 @@ def test_the_model_is_emptied_and_held_once() -> None:
     assert runner.nbytes == held
 
 
-def test_tied_embeddings_are_one_table() -> None:
+def test_tied_embeddings_are_one_table_in_small_weights_and_a_table_with_a_reordered_copy_in_dense_ones() -> None:
     model = tiny_model("llama", tie_word_embeddings=True)
     own = own_logits(model, text(9))
     runner = LeanRunner.from_model(model)
     assert off(finish(Sequence(runner).forward(text(9))).logits, own) < CLOSE
-    assert runner.nbytes < lean("llama").nbytes
+    copied = Reordered.applies(torch.float32, torch.device("cpu"))
+    assert (runner.nbytes == lean("llama").nbytes) == copied
+
+    small = LeanRunner.from_model(tiny_model("llama", tie_word_embeddings=True), "int8")
+    untied = LeanRunner.from_model(tiny_model("llama", tie_word_embeddings=False), "int8")
+    assert small.nbytes < untied.nbytes
 
 
 @pytest.mark.parametrize("scaling", ["linear", "llama3", "yarn"])

@@ -71,7 +71,7 @@ class ModelSource(Source):
 @final
 @dataclass(frozen=True, slots=True, eq=False)
 class Decoder:
-    """What is held of a model. head is the embedding itself where the two are tied."""
+    """What is held of a model. Where head and embedding are tied, head is the embedding itself, or its copy as_head."""
 
     embedding: Table
     layers: tuple[Layer, ...]
@@ -89,7 +89,7 @@ def build(source: Source, shape: Shape, rotary_dim: int, weights: str) -> Decode
     embedding = make_table(table, weights)
     order = None if source.pairs_together else row_order(shape, rotary_dim, embedding.device)
     layers = tuple(layer_of(source, shape, index, order, weights) for index in range(shape.num_layers))
-    head: Linear = embedding
+    head = embedding.as_head()
     if source.has("lm_head.weight"):
         head = make_head(source.take("lm_head.weight"), weights)
     norm = _norm(source, shape, "model.norm.weight")
