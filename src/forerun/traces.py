@@ -17,7 +17,7 @@ from torch import Tensor
 from .core import Signals
 from .cost import Costs
 from .jsonl import read_lines
-from .models.identity import Identity
+from .models.heads import Pair
 
 FORMAT = 1
 MARK = "forerun_trace"
@@ -54,14 +54,15 @@ class TracedAnswer:
 
 @dataclass(frozen=True, slots=True)
 class TraceHeader:
-    """What a trace was made of: model, drafter, how deep each draft is, how many top probabilities its signals hold.
+    """What a trace was made of: model and drafter, and who they are, how deep each draft is.
 
-    asked: how many answers it shall hold. costs, where they were measured: of the target's verification by rows, then of
-    drafting by steps (tune.round_costs). about: machine, versions, prompts.
+    top: how many of the largest probabilities the signals hold. asked: how many answers it shall hold. costs, where they
+    were measured: of verifying by rows, of drafting by steps, of a drafter's first reading of a prompt by its tokens
+    (tune.round_costs). about: machine, versions, prompts.
     """
 
     model: str
-    identity: Identity
+    pair: Pair
     drafter: str
     drafter_options: Mapping[str, Any]
     depth: int
@@ -87,7 +88,7 @@ class TraceHeader:
             costs = None if values["costs"] is None else Costs.from_dict(values["costs"])
         except (KeyError, TypeError) as error:
             raise ValueError(f"the trace's header is broken ({error}); trace again") from error
-        return cls(**{**values, "identity": Identity.from_dict(values["identity"]), "costs": costs})
+        return cls(**{**values, "pair": Pair.from_dict(values["pair"]), "costs": costs})
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -98,12 +99,14 @@ class Trace:
     header: TraceHeader
     answers: tuple[TracedAnswer, ...]
 
-    def check(self, identity: Identity) -> None:
-        """Raise ValueError unless the trace was made with this model and tokenizer."""
-        difference = self.header.identity.difference(identity)
+    def check(self, pair: Pair) -> None:
+        """Raise ValueError unless the trace was made with this model, tokenizer and drafter."""
+        difference = self.header.pair.target.difference(pair.target)
+        if difference is None and self.header.pair.drafter != pair.drafter:
+            difference = f"drafter is {self.header.pair.drafter} here and {pair.drafter} there"
         if difference is not None:
             raise ValueError(
-                f"{self.path} was traced with another model or tokenizer ({difference}); trace this model: forerun trace"
+                f"{self.path} was traced with another model, tokenizer or drafter ({difference}); trace this one"
             )
 
 

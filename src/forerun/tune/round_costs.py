@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import random
 from collections.abc import Callable, Iterator, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from statistics import median
 from typing import final
 
@@ -28,14 +28,16 @@ NOT_MEASURED = 1e-3
 
 @dataclass(frozen=True, slots=True)
 class RoundCosts:
-    """The target's cost by rows, verification of k drafted tokens having k + 1, and drafting's by steps, None if it is free.
+    """The target's cost by rows, verification of k drafted tokens having k + 1, and drafting's by steps.
 
-    A step that computed no law (lookup beside another drafter) is free if `only_laws`.
+    read: what the first draft of an answer costs more, by the prompt's tokens. None is free, and so is a step that computed
+    no law (lookup beside another drafter) if `only_laws`.
     """
 
     name: str
     target: Cost
     draft: Cost | None
+    read: Cost | None = None
     only_laws: bool = True
 
     def verify_ms(self, rows: int, prefix: float) -> float:
@@ -43,6 +45,13 @@ class RoundCosts:
 
     def draft_ms(self, steps: float, prefix: float) -> float:
         return 0.0 if self.draft is None else self.draft.ms(steps, prefix)
+
+    def read_ms(self, prompt_tokens: int) -> float:
+        return 0.0 if self.read is None else self.read.ms(prompt_tokens)
+
+    def pays(self, step: Step) -> bool:
+        """Whether a drafted step costs anything."""
+        return step.signals is not None or not self.only_laws
 
 
 def constant(c: float) -> RoundCosts:
@@ -55,9 +64,10 @@ def constant(c: float) -> RoundCosts:
     return RoundCosts(f"c={c:g}", target, draft)
 
 
-def measured(costs: Costs, draws_laws: bool) -> RoundCosts:
-    """Those that measure found; draws_laws: whether any step of the drafter has a law."""
-    return RoundCosts("measured", costs.target, costs.costs[1] if len(costs.costs) > 1 else None, draws_laws)
+def measured(costs: Costs, only_laws: bool) -> RoundCosts:
+    """Those that measure found; only_laws: whether some of the drafter's steps have a law."""
+    by_kind = {cost.plan.partition(" ")[0]: cost for cost in costs.costs}
+    return RoundCosts("measured", costs.target, by_kind.get("draft"), by_kind.get("read"), only_laws)
 
 
 @final
@@ -77,8 +87,10 @@ class _Watched(LengthPolicy):
 
 @dataclass(frozen=True, slots=True)
 class _Sample:
-    """One round's milliseconds."""
+    """One round's milliseconds. first: of its answer."""
 
+    first: bool
+    prompt: int
     prefix: int
     drafted: int
     forwards: bool
@@ -111,12 +123,16 @@ def measure(
     if not samples:
         raise ValueError("no answer had a second token, so there is no round to measure; take other prompts")
     about = (engine.name, type(engine.runner).__name__, weights)
-    verify = tuple(_points(samples, lambda one: one.drafted + 1, lambda one: one.verify))
-    if any(one.forwards for one in samples):
-        samples = [one for one in samples if one.forwards]
-    draft = tuple(_points([one for one in samples if one.drafted], lambda one: one.drafted, lambda one: one.draft))
-    target = Cost(*about, "full", verify)
-    return Costs((target, Cost(*about, f"draft {drafter}", draft)) if draft else (target,))
+    costs = [Cost(*about, "full", tuple(_points(samples, lambda one: one.drafted + 1, lambda one: one.verify)))]
+    paid = [one for one in samples if one.drafted and (one.forwards or not any(other.forwards for other in samples))]
+    later = tuple(_points([one for one in paid if not one.first], lambda one: one.drafted, lambda one: one.draft))
+    if later:
+        draft = Cost(*about, f"draft {drafter}", later)
+        costs.append(draft)
+        first = [replace(one, prefix=0) for one in paid if one.first]
+        more = tuple(_points(first, lambda one: one.prompt, lambda one: one.draft - draft.ms(one.drafted, one.prompt)))
+        costs += [Cost(*about, f"read {drafter}", more)] if more else []
+    return Costs(tuple(costs))
 
 
 def lengths(depth: int) -> list[int]:
@@ -141,16 +157,23 @@ def _answer(engine: Engine, prompt: Sequence[int], k: int, max_new_tokens: int) 
     """The rounds of one answer; what its time doesn't account for is shared out among them."""
     noted: list[Round] = []
     options = {"max_new_tokens": max_new_tokens, "ignore_eos": True, "speculate": k > 0}
+    engine.forget()
     watched = engine.using(engine.drafter, lambda: _Watched(k, noted.append))
     _, seconds = timed_answer(watched, list(prompt), options)
     if not noted:
         return
     rest = max(seconds - sum(one.timing.draft + one.timing.verify for one in noted), 0.0) / len(noted)
     middle = len(prompt) + max_new_tokens // 2
-    for one in noted:
+    for number, one in enumerate(noted):
         timing = one.timing
         yield _Sample(
-            middle, len(one.draft), timing.draft_forward > 0, 1e3 * timing.draft, 1e3 * (timing.verify + rest)
+            first=number == 0,
+            prompt=len(prompt),
+            prefix=middle,
+            drafted=len(one.draft),
+            forwards=timing.draft_forward > 0,
+            draft=1e3 * timing.draft,
+            verify=1e3 * (timing.verify + rest),
         )
 
 

@@ -1,15 +1,15 @@
 """Replays a policy on a trace, without a model: what would its rounds have been, and how long would they have taken?
 
 The policy is asked as the loop asks it, shown the recorded signals of what it pulled, and told the verdict and the time that
-the costs give the round. The oracle draws the upper line: it knows each draft's agreement and picks the cheapest rounds.
-No draft is longer than the trace's are; rounds that are as long count as clipped, since a policy might have gone on there.
+the costs give the round. No draft is longer than the trace's are. A round that is as long counts as clipped, since a policy
+might have gone on there.
 """
 
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Sequence
-from dataclasses import dataclass
-from functools import partial
+from dataclasses import dataclass, replace
+from functools import cache, partial
 from typing import Any, final
 
 from ..core import Draft, Round, Step, Timing, Verdict
@@ -59,6 +59,7 @@ class Replay:
     def __init__(self, trace: Trace, costs: RoundCosts) -> None:
         self.trace = trace
         self.costs = costs
+        self._verify_ms, self._draft_ms = cache(costs.verify_ms), cache(costs.draft_ms)
         self._plain = sum(map(self._plain_ms, trace.answers)) / 1e3
         self._steps = [
             [self._chain(answer, known, position) for known, position in enumerate(answer.positions, start=1)]
@@ -66,38 +67,21 @@ class Replay:
         ]
 
     def policy(self, make: PolicyFactory) -> Simulated:
-        """Answer after answer, each with a policy of its own, as an engine does with a batch of one."""
+        """Answer after answer, each with a policy of its own, as an engine does with a batch of one.
+
+        Raises ValueError on a policy that was trained for another target or drafter.
+        """
         stats, clipped = Stats(), 0
         for number, answer in enumerate(self.trace.answers):
             policy = make()
+            if policy.trained_for is not None:
+                policy.trained_for.check(self.trace.header.pair, "policy")
             for round in self.rounds(number, partial(_pulled, policy, answer.room), policy.observe):
                 stats.add(round)
                 clipped += len(round.draft) == self.trace.header.depth
         return self._found(stats, clipped)
 
-    def oracle(self) -> Simulated:
-        """The cheapest rounds that there are, each draft's agreement being known before."""
-        return self._planned([self._cheapest(number) for number in range(len(self.trace.answers))])
-
-    def agreeing(self) -> Simulated:
-        """Drafts exactly the tokens that the answer goes on with: nothing is discarded, and no round could be longer."""
-        return self._planned([[one.agreed for one in answer.positions] for answer in self.trace.answers])
-
-    def rounds(self, number: int, choose: Choice, observe: Observe = lambda steps, round: None) -> Iterator[Round]:
-        """An answer's rounds, its prefill first."""
-        answer = self.trace.answers[number]
-        first = answer.tokens[:1]
-        yield Round(first, Draft(), Verdict((), first), len(answer.prompt), prefill=True)
-        known = 1
-        while known < len(answer.tokens):
-            steps = self._steps[number][known - 1]
-            drafted = steps[: choose(known, steps)]
-            round = self._round(answer, known, drafted)
-            observe(drafted, round)
-            yield round
-            known += len(round.tokens)
-
-    def _planned(self, lengths: Sequence[Sequence[int]]) -> Simulated:
+    def planned(self, lengths: Sequence[Sequence[int]]) -> Simulated:
         """Of draft lengths that are known before, by answer and position."""
         stats = Stats()
         for number, own in enumerate(lengths):
@@ -105,51 +89,59 @@ class Replay:
                 stats.add(round)
         return self._found(stats, 0)
 
+    def rounds(self, number: int, choose: Choice, observe: Observe = lambda steps, round: None) -> Iterator[Round]:
+        """An answer's rounds, its prefill first."""
+        answer = self.trace.answers[number]
+        first = answer.tokens[:1]
+        yield Round(first, Draft(), Verdict((), first), len(answer.prompt), prefill=True)
+        known, unread = 1, True
+        while known < len(answer.tokens):
+            steps = self._steps[number][known - 1]
+            drafted = steps[: choose(known, steps)]
+            reads = unread and any(map(self.costs.pays, drafted))
+            unread = unread and not reads
+            round = self._round(answer, known, drafted, reads)
+            observe(drafted, round)
+            yield round
+            known += len(round.tokens)
+
     def _found(self, stats: Stats, clipped: int) -> Simulated:
         return Simulated(stats, stats.decode_seconds, self._plain, clipped)
 
-    def _round(self, answer: TracedAnswer, known: int, drafted: Sequence[Step]) -> Round:
-        """The round of this draft behind so many known tokens."""
+    def _round(self, answer: TracedAnswer, known: int, drafted: Sequence[Step], reads: bool) -> Round:
+        """The round of this draft behind so many known tokens; reads: its drafter reads the prompt first."""
         accepted = min(answer.positions[known - 1].agreed, len(drafted))
         tokens = answer.tokens[known : known + accepted + 1]
         # behind an accepted end of sequence the target adds a token that nobody sees
         verdict = Verdict(tuple(range(accepted)), tokens if len(tokens) > accepted else (*tokens, tokens[-1]))
-        drafting = sum(step.forward_seconds for step in drafted)
-        forward = self.costs.verify_ms(len(drafted) + 1, _prefix(answer, known)) / 1e3
+        reading = self.costs.read_ms(len(answer.prompt)) / 1e3 if reads else 0.0
+        drafting = reading + sum(step.forward_seconds for step in drafted)
+        forward = self._verify_ms(len(drafted) + 1, _prefix(answer, known)) / 1e3
         timing = Timing(draft=drafting, draft_forward=drafting, forward=forward)
         return Round(tokens, Draft.of(drafted), verdict, len(answer.prompt) + known, timing=timing)
 
     def _plain_ms(self, answer: TracedAnswer) -> float:
-        return sum(self.costs.verify_ms(1, _prefix(answer, known)) for known in range(1, len(answer.tokens)))
+        return sum(self._verify_ms(1, _prefix(answer, known)) for known in range(1, len(answer.tokens)))
 
-    def _cheapest(self, number: int) -> list[int]:
-        """The draft lengths of the cheapest way through an answer from each of its positions, from its end backwards."""
-        answer = self.trace.answers[number]
-        count = len(answer.tokens)
-        rest = [0.0] * (count + 1)
-        best = [0] * (count - 1)
-        for known in range(count - 1, 0, -1):
-            position, drafting, ways = answer.positions[known - 1], 0.0, []
-            for length in range(len(position.drafted) + 1):
-                forward = self.costs.verify_ms(length + 1, _prefix(answer, known)) / 1e3
-                after = min(known + min(position.agreed, length) + 1, count)
-                ways.append((drafting + forward + rest[after], length))
-                if length < len(position.drafted):
-                    drafting += self._steps[number][known - 1][length].forward_seconds
-            rest[known], best[known - 1] = min(ways)
-        return best
+    def ways(self, number: int, known: int, read: bool) -> Iterator[tuple[float, int, bool]]:
+        """Seconds of a round at a place by draft length, and whether the drafter has read the prompt behind it."""
+        answer, steps = self.trace.answers[number], self._steps[number][known - 1]
+        for length in range(len(steps) + 1):
+            pays = any(map(self.costs.pays, steps[:length]))
+            timing = self._round(answer, known, steps[:length], pays and not read).timing
+            yield timing.draft + timing.verify, length, read or pays
 
     def _chain(self, answer: TracedAnswer, known: int, position: Position) -> tuple[Step, ...]:
         """The recorded draft as steps whose tokens were chosen, each with what the costs say of it."""
         steps: list[Step] = []
         paid = spent = 0.0
         for node, (token, signals) in enumerate(zip(position.drafted, position.signals, strict=True)):
-            if signals is not None or not self.costs.only_laws:
-                paid += 1
-            total = self.costs.draft_ms(paid, _prefix(answer, known)) / 1e3
             hidden = None if position.hidden is None else position.hidden[node : node + 1]
-            steps.append(Step((token,), (node - 1,), (None,), None, hidden, max(total - spent, 0.0), signals))
-            spent = max(total, spent)
+            step = Step((token,), (node - 1,), (None,), None, hidden, 0.0, signals)
+            paid += self.costs.pays(step)
+            total = max(self._draft_ms(paid, _prefix(answer, known)) / 1e3, spent)
+            steps.append(replace(step, forward_seconds=total - spent))
+            spent = total
         return tuple(steps)
 
 

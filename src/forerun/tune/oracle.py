@@ -1,0 +1,41 @@
+"""The upper lines: what a rule could reach that knew, before it drafts, how many tokens the target will accept."""
+
+from __future__ import annotations
+
+from .simulate import Replay, Simulated
+
+
+def agreeing(replay: Replay) -> Simulated:
+    """Drafts exactly the tokens that the answer goes on with: nothing is discarded, and no round could be longer."""
+    return replay.planned([[one.agreed for one in answer.positions] for answer in replay.trace.answers])
+
+
+def oracle(replay: Replay) -> Simulated:
+    """The cheapest rounds under the replay's costs: no policy is faster on this trace."""
+    return replay.planned([cheapest(replay, number) for number in range(len(replay.trace.answers))])
+
+
+def cheapest(replay: Replay, number: int) -> list[int]:
+    """The draft lengths of the cheapest way through an answer, found from its end; 0 at places that it doesn't pass.
+
+    What is left to pay differs by whether the drafter has read the prompt.
+    """
+    positions = replay.trace.answers[number].positions
+    count = len(positions) + 1
+    rest = {read: [0.0] * (count + 1) for read in (True, False)}
+    best = {read: [(0, read)] * count for read in (True, False)}
+    for known in range(count - 1, 0, -1):
+        agreed = positions[known - 1].agreed
+        for read in (True, False):
+            ways = [
+                (seconds + rest[then][min(known + min(agreed, length) + 1, count)], length, then)
+                for seconds, length, then in replay.ways(number, known, read)
+            ]
+            rest[read][known], length, then = min(ways)
+            best[read][known] = length, then
+    lengths = [0] * (count - 1)
+    known, read = 1, False
+    while known < count:
+        lengths[known - 1], read = best[read][known]
+        known += min(positions[known - 1].agreed, lengths[known - 1]) + 1
+    return lengths
