@@ -35,9 +35,9 @@ class Method:
         return f"{_told(self.drafter, self.drafter_options)}, {_told(self.policy, self.policy_options)}"
 
 
-def method_flags(reserved: Iterable[str] = ()) -> list[inspect.Parameter]:
-    """A flag for each option of each registered method; reserved: names that the command uses for something else."""
-    known = {kind: _by_option(registry) for kind, registry in KINDS.items()}
+def method_flags(reserved: Iterable[str] = (), kinds: Iterable[str] = tuple(KINDS)) -> list[inspect.Parameter]:
+    """A flag for each option of each registered method of some kinds; reserved: names that mean something else there."""
+    known = {kind: _by_option(KINDS[kind]) for kind in kinds}
     taken = {*REQUEST, *KINDS, *reserved}
     flags: list[inspect.Parameter] = []
     for name in dict.fromkeys(name for options in known.values() for name in options):

@@ -4,8 +4,10 @@ from __future__ import annotations
 
 import typer
 
+from .train_acceptance_head import acceptance_head
 from .train_adapter import exit_adapter
 from .train_data import answers, prompts
+from .train_disco import disco
 from .train_layerskip import layerskip
 from .train_report import report
 
@@ -19,3 +21,5 @@ train.command("answers")(answers)
 train.command("layerskip")(layerskip)
 train.command("report")(report)
 train.command("exit-adapter")(exit_adapter)
+train.command("acceptance-head")(acceptance_head)
+train.command("disco")(disco)
