@@ -67,17 +67,16 @@ class AdapterBlock(nn.Module):
         return out
 
     def _attend(self, x: Tensor, turns: tuple[Tensor, Tensor], past: Past) -> Tensor:
-        batch, length, _ = x.shape
         width = self._shape.head_dim
 
         def heads(name: str) -> Tensor:
             own: Tensor = self.self_attn[name](x)
-            return own.view(batch, length, -1, width).transpose(1, 2)
+            return own.unflatten(-1, (own.shape[-1] // width, width)).transpose(1, 2)
 
         group = self._shape.heads // self._shape.kv_heads
         queries, keys = _turned(heads("q_proj"), turns), _turned(heads("k_proj"), turns)
         past.append((keys.repeat_interleave(group, 1), heads("v_proj").repeat_interleave(group, 1)))
-        mixed = _read(queries, past).transpose(1, 2).reshape(batch, length, -1)
+        mixed = _read(queries, past).transpose(1, 2).flatten(2)
         out: Tensor = self.self_attn["o_proj"](mixed)
         return out
 
