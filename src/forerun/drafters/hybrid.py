@@ -8,11 +8,13 @@ the target's.
 from __future__ import annotations
 
 from collections.abc import AsyncGenerator, Mapping
+from collections.abc import Sequence as Series
 from contextlib import aclosing
 from typing import Any, final
 
 from ..core import Context, Step
 from ..errors import UnsupportedOption
+from ..models.request import Rows
 from ..registry import Entry
 from .base import DRAFTERS, Drafter, DrafterFactory, Parts
 
@@ -35,6 +37,10 @@ class Hybrid(Drafter):
                     yield step
             if found:
                 return
+
+    async def read(self, ids: Series[int], given: int) -> Rows:
+        """The other drafter's rows; lookup has none."""
+        return await self._drafters[1].read(ids, given)
 
     def close(self) -> None:
         for drafter in self._drafters:

@@ -49,9 +49,10 @@ class HeadRecipe:
 
 @dataclass(frozen=True, slots=True)
 class Fitted:
-    """The best epoch's weights; cross-entropies in nats on the held-out tokens, of the head and of the best constant.
+    """The best epoch's weights; epoch 0 is the constant that training begins with.
 
-    divergence: the head's mean KL from the labels, what is left when the labels' own entropy is taken off.
+    Cross-entropies in nats on the held-out tokens, of the head and of the mean acceptance. divergence: the head's mean KL
+    from the labels, what is left when the labels' own entropy is taken off.
     """
 
     weights: dict[str, Tensor]
@@ -71,12 +72,12 @@ def joined(parts: list[Drafted]) -> Drafted:
 def fit(learn: Drafted, held: Drafted, recipe: HeadRecipe, tick: Callable[[], None] = lambda: None) -> Fitted:
     """Train on some drafted tokens and keep the epoch that is best on the others; tick is called after each epoch."""
     generator = torch.Generator().manual_seed(recipe.seed)
-    weights = _begun(learn.hidden, recipe.depth, generator)
+    weights = _begun(learn, recipe, generator)
     learnt = [tensor for name, tensor in weights.items() if name != "scale"]
     optimiser = torch.optim.AdamW(learnt, lr=recipe.learning_rate, weight_decay=recipe.weight_decay)
     steps = recipe.epochs * math.ceil(len(learn) / recipe.rows)
     schedule = torch.optim.lr_scheduler.LambdaLR(optimiser, lambda step: _rate(step, steps, recipe.warmup))
-    best: Fitted | None = None
+    best = _judged(weights, learn, held, recipe.reject_weight, 0)
     for epoch in range(1, recipe.epochs + 1):
         for rows in torch.randperm(len(learn), generator=generator).split(recipe.rows):
             optimiser.zero_grad()
@@ -85,10 +86,9 @@ def fit(learn: Drafted, held: Drafted, recipe: HeadRecipe, tick: Callable[[], No
             optimiser.step()
             schedule.step()
         now = _judged(weights, learn, held, recipe.reject_weight, epoch)
-        if best is None or now.cross_entropy < best.cross_entropy:
+        if now.cross_entropy < best.cross_entropy:
             best = now
         tick()
-    assert best is not None
     return best
 
 
@@ -112,16 +112,17 @@ def cross_entropy(said: Tensor, accepted: Tensor) -> float:
     return float(-(labels * said.log() + (1 - labels) * (1 - said).log()).mean())
 
 
-def _begun(hidden: Tensor, depth: int, generator: torch.Generator) -> dict[str, Tensor]:
-    """Blocks at random, a last layer of zeros; the scale brings hidden states to about 1."""
-    width = hidden.shape[1]
-    weights = {"out.weight": torch.zeros(2, width), "out.bias": torch.zeros(2)}
-    for block in range(depth):
+def _begun(learn: Drafted, recipe: HeadRecipe, generator: torch.Generator) -> dict[str, Tensor]:
+    """Blocks at random, a last layer that says the mean acceptance; the scale brings hidden states to about 1."""
+    width, mean = learn.hidden.shape[1], learn.accepted.mean().clamp(SURE, 1 - SURE)
+    odds = mean / (recipe.reject_weight * (1 - mean))
+    weights = {"out.weight": torch.zeros(2, width), "out.bias": torch.stack([-odds.log() / 2, odds.log() / 2])}
+    for block in range(recipe.depth):
         weights[f"blocks.{block}.weight"] = torch.randn(width, width, generator=generator) / width**0.5
         weights[f"blocks.{block}.bias"] = torch.zeros(width)
     for tensor in weights.values():
         tensor.requires_grad_()
-    weights["scale"] = hidden.square().mean().sqrt().clamp_min(SURE).reciprocal().reshape(1)
+    weights["scale"] = learn.hidden.square().mean().sqrt().clamp_min(SURE).reciprocal().reshape(1)
     return weights
 
 

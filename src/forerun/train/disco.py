@@ -116,21 +116,23 @@ def fit_classifier(
 ) -> tuple[dict[str, Tensor], int, float]:
     """The best epoch's weights, its number and its held-out cross-entropy in nats; features [n, F], labels [n] in [0, 1]."""
     generator = torch.Generator().manual_seed(recipe.seed)
-    weights = _begun(features, recipe.width, generator)
+    weights = _begun(features, labels, recipe.width, generator)
     learnt = [tensor for name, tensor in weights.items() if name not in ("mean", "deviation")]
     optimiser = torch.optim.AdamW(learnt, lr=recipe.learning_rate, weight_decay=recipe.weight_decay)
-    best: tuple[dict[str, Tensor], int, float] | None = None
+
+    def judged(epoch: int) -> tuple[dict[str, Tensor], int, float]:
+        with torch.no_grad():
+            now = cross_entropy(lookahead_logits(weights, held_features).sigmoid(), held_labels)
+        return {name: tensor.detach().clone() for name, tensor in weights.items()}, epoch, now
+
+    best = judged(0)
     for epoch in range(1, recipe.epochs + 1):
         for rows in torch.randperm(len(labels), generator=generator).split(recipe.rows):
             optimiser.zero_grad()
             binary_cross_entropy_with_logits(lookahead_logits(weights, features[rows]), labels[rows]).backward()
             optimiser.step()
-        with torch.no_grad():
-            now = cross_entropy(lookahead_logits(weights, held_features).sigmoid(), held_labels)
-        if best is None or now < best[2]:
-            best = {name: tensor.detach().clone() for name, tensor in weights.items()}, epoch, now
+        best = min(best, judged(epoch), key=lambda one: one[2])
         tick()
-    assert best is not None
     return best
 
 
@@ -180,13 +182,14 @@ def _chains(
                 yield says.tolist(), [label for _, label in steps]
 
 
-def _begun(features: Tensor, width: int, generator: torch.Generator) -> dict[str, Tensor]:
+def _begun(features: Tensor, labels: Tensor, width: int, generator: torch.Generator) -> dict[str, Tensor]:
+    """A first layer at random, a last one that says the mean."""
     inputs = features.shape[1]
     weights = {
         "in.weight": torch.randn(width, inputs, generator=generator) / inputs**0.5,
         "in.bias": torch.zeros(width),
         "out.weight": torch.zeros(1, width),
-        "out.bias": torch.zeros(1),
+        "out.bias": labels.mean().clamp(SURE, 1 - SURE).logit().reshape(1),
     }
     for tensor in weights.values():
         tensor.requires_grad_()
