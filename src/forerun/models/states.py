@@ -20,6 +20,7 @@ class States:
         self.known = 0
         self._buffer: Tensor | None = None
 
+    @torch.inference_mode()
     def write(self, slot: int, rows: Tensor) -> None:
         """Hold the rows from this slot on."""
         end = slot + rows.shape[0]

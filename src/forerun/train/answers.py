@@ -17,7 +17,10 @@ from .states import StateStore, name_of, recorder
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class AnswerOptions:
-    """How prompts are answered: greedily unless temperature is above 0. max_prompt: longer prompts are left out."""
+    """How prompts are answered: greedily unless temperature is above 0.
+
+    Prompts of more than max_prompt tokens are left out, and such as leave the model no room for an answer.
+    """
 
     max_new_tokens: int = 128
     temperature: float = 0.0
@@ -80,6 +83,8 @@ def _asked(engine: Engine, prompts: Path, longest: int, exclude: Collection[str]
     """Name -> prompt ids; equal prompts are asked once."""
     chat = has_chat_template(engine.tokenizer)
     excluded = set(exclude)
+    if engine.runner.max_length is not None:
+        longest = min(longest, engine.runner.max_length - 1)
     asked: dict[str, list[int]] = {}
     for question in read_questions(prompts):
         if not excluded.intersection(question.turns):
