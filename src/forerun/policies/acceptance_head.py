@@ -14,7 +14,7 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import final
 
-from ..core import Step
+from ..core import Round, Step
 from ..models.heads import ACCEPTANCE, AcceptanceHead, read_head
 from .base import POLICIES, LengthPolicy, PolicyFactory
 
@@ -29,8 +29,6 @@ class PredictedAcceptance(LengthPolicy):
         self._survives = 1.0
 
     def should_stop(self, steps: Sequence[Step]) -> bool:
-        if len(steps) <= self._scored:
-            self._scored, self._survives = 0, 1.0
         # the first step's row read a token that is verified already
         for step in steps[max(self._scored, 1) :]:
             if step.hidden is not None:
@@ -39,6 +37,9 @@ class PredictedAcceptance(LengthPolicy):
         if len(steps) < self._min:
             return False
         return len(steps) >= self._max or 1 - self._survives > self._h
+
+    def observe(self, steps: Sequence[Step], round: Round) -> None:
+        self._scored, self._survives = 0, 1.0
 
 
 @POLICIES("acceptance_head", source="Huang et al., arXiv 2405.19715")
