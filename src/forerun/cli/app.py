@@ -16,7 +16,10 @@ from .compare import compare
 from .demo import demo
 from .export import export
 from .generate import generate
-from .listing import drafters, models, policies
+from .listing import drafters, models
+from .policies import policies
+from .simulate import simulate
+from .trace import trace
 from .train import train
 
 REFUSED = 2
@@ -28,8 +31,9 @@ app = typer.Typer(
     pretty_exceptions_enable=False,
     context_settings={"help_option_names": ["-h", "--help"]},
 )
-for command in (generate, compare, bench, calibrate, demo, models, drafters, policies):
+for command in (generate, compare, bench, calibrate, demo, trace, simulate, models, drafters):
     app.command()(command)
+app.add_typer(policies)
 app.add_typer(train)
 app.add_typer(export)
 

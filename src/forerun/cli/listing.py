@@ -1,4 +1,4 @@
-"""forerun models, drafters and policies: what there is, with its options and where it comes from."""
+"""forerun models, drafters (and policies): what there is, with its options and where it comes from."""
 
 from __future__ import annotations
 
@@ -31,15 +31,11 @@ def models(as_json: AsJson = False) -> None:
 
 def drafters(as_json: AsJson = False) -> None:
     """List the drafters with their options."""
-    _list("drafter", as_json)
+    listed("drafter", as_json)
 
 
-def policies(as_json: AsJson = False) -> None:
-    """List the length policies with their options."""
-    _list("policy", as_json)
-
-
-def _list(kind: str, as_json: bool) -> None:
+def listed(kind: str, as_json: bool) -> None:
+    """Show the methods of a kind."""
     registry = KINDS[kind]
     entries = [registry.entry(name) for name in registry.names]
     if as_json:

@@ -68,7 +68,7 @@ def _owner(chosen: Mapping[str, Entry[Any]], kind: str, name: str, written: str)
     found = [
         (owner, annotation)
         for owner, entry in asked.items()
-        if (annotation := _annotation(entry, KINDS[owner], name)) is not None
+        if (annotation := annotation_of(entry, KINDS[owner], name)) is not None
     ]
     names = [f"{owner} {entry.name!r}" for owner, entry in asked.items()]
     if not found:
@@ -80,7 +80,7 @@ def _owner(chosen: Mapping[str, Entry[Any]], kind: str, name: str, written: str)
     return found[0]
 
 
-def _annotation(entry: Entry[Any], registry: Registry[Any], name: str) -> Any:
+def annotation_of(entry: Entry[Any], registry: Registry[Any], name: str) -> Any:
     """The annotation of an option of the entry, or of a method that it wraps; None where there is no such option."""
     wrapped = [registry.entry(other) for other in registry.names] if entry.passes_options_on else []
     for owner in (entry, *wrapped):

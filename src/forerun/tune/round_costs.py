@@ -19,6 +19,7 @@ from ..cost import Cost, Costs, Point
 from ..engine import Engine
 from ..policies.base import LengthPolicy
 from ..timed import timed_answer
+from ..traces import Trace
 
 LENGTHS = (0, 1, 2, 3, 4, 6, 8, 12)
 FEWEST = 3
@@ -31,7 +32,7 @@ class RoundCosts:
     """The target's cost by rows, verification of k drafted tokens having k + 1, and drafting's by steps.
 
     read: what the first draft of an answer costs more, by the prompt's tokens. None is free, and so is a step that computed
-    no law (lookup beside another drafter) if `only_laws`.
+    no law (lookup beside another drafter) if `only_laws`. real: milliseconds of a machine, not units.
     """
 
     name: str
@@ -39,6 +40,7 @@ class RoundCosts:
     draft: Cost | None
     read: Cost | None = None
     only_laws: bool = True
+    real: bool = False
 
     def verify_ms(self, rows: int, prefix: float) -> float:
         return self.target.ms(rows, prefix)
@@ -56,18 +58,35 @@ class RoundCosts:
 
 def constant(c: float) -> RoundCosts:
     """The literature's: each verification costs 1, whatever its rows, and each drafted token c."""
-    if c < 0:
-        raise ValueError(f"c must be at least 0, got {c}")
+    if not 0 <= c < float("inf"):
+        raise ValueError(f"c must be at least 0 and finite, got {c}")
     about = ("any", "any", "any")
     target = Cost(*about, "full", (Point(1, 0, 1.0),))
     draft = Cost(*about, "draft", (Point(1, 0, c), Point(2, 0, 2 * c))) if c else None
     return RoundCosts(f"c={c:g}", target, draft)
 
 
-def measured(costs: Costs, only_laws: bool) -> RoundCosts:
-    """Those that measure found; only_laws: whether some of the drafter's steps have a law."""
+def calibrated(trace: Trace) -> RoundCosts:
+    """Those that were measured when the trace was made. Raises ValueError where they weren't."""
+    costs = trace.header.costs
+    if costs is None:
+        raise ValueError(f"{trace.path} holds no measured costs: take c=0.1, say, or trace with --cost-prompts 3")
     by_kind = {cost.plan.partition(" ")[0]: cost for cost in costs.costs}
-    return RoundCosts("measured", costs.target, by_kind.get("draft"), by_kind.get("read"), only_laws)
+    draws = any(signals is not None for answer in trace.answers for one in answer.positions for signals in one.signals)
+    return RoundCosts("calibrated", costs.target, by_kind.get("draft"), by_kind.get("read"), draws, real=True)
+
+
+def costs_of(name: str, trace: Trace) -> RoundCosts:
+    """ "calibrated" or "c=0.1". Raises ValueError on any other name."""
+    kind, separator, value = name.partition("=")
+    if name == "calibrated":
+        return calibrated(trace)
+    try:
+        return constant(float(value if kind == "c" and separator else "no number"))
+    except ValueError as error:
+        raise ValueError(
+            f"costs must be calibrated, or c= and a number from 0 on such as c=0.1; got {name!r}"
+        ) from error
 
 
 @final

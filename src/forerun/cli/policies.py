@@ -1,0 +1,126 @@
+"""forerun policies: the list of policies, and their comparison on a trace."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Annotated, Any
+
+import typer
+
+from ..engine import Engine
+from ..plotting import check_plotting
+from ..traces import Trace
+from ..tune.policy_plots import write_plots
+from ..tune.policy_report import FIXED, Variant, default_rules, report
+from ..tune.policy_timing import time_rules
+from ..tune.round_costs import calibrated, costs_of
+from .flags import takes
+from .given import OPENING, AsJson, measured_with, open_engine
+from .listing import listed
+from .method import Method
+from .policy_tables import show_report
+from .rules import rule_of
+from .screen import finite, note, progress, show, show_json
+from .simulate import TraceFile, described, open_trace
+
+RATIOS = ("c=0.05", "c=0.1", "c=0.2", "c=0.3")
+
+policies = typer.Typer(name="policies", help="List the length policies with their options, or compare them on a trace.")
+
+
+@policies.callback(invoke_without_command=True)
+def listing(context: typer.Context, as_json: AsJson = False) -> None:
+    """List the length policies with their options, or compare them on a trace."""
+    if context.invoked_subcommand is None:
+        listed("policy", as_json)
+
+
+@policies.command("compare")
+@takes(*OPENING)
+def compare(
+    trace: TraceFile,
+    choose_on: Annotated[
+        Path | None, typer.Option(help="A trace of other prompts: of a rule's variants, the best one there is judged.")
+    ] = None,
+    rule: Annotated[
+        list[str] | None,
+        typer.Option(help='As "threshold confidence=0.4|0.6"; may be repeated. All that need no option if not given.'),
+    ] = None,
+    costs: Annotated[
+        str, typer.Option(help="With commas: calibrated, c=0.1. The trace's own and c from 0.05 to 0.3 if not given.")
+    ] = "",
+    measure: Annotated[
+        str | None, typer.Option(help="The traced model: time the best rules and the best fixed length on it, too.")
+    ] = None,
+    best: Annotated[int, typer.Option(help="How many of the best rules to time.")] = 3,
+    timed_prompts: Annotated[int, typer.Option(help="How many of the prompts to time.")] = 16,
+    repeats: Annotated[int, typer.Option(help="How many times each is timed on all of them.")] = 3,
+    output: Annotated[Path | None, typer.Option(help="Write report.json and PNG files into this folder.")] = None,
+    as_json: AsJson = False,
+    **given: Any,
+) -> None:
+    """Replay every rule and every fixed length on a trace: discard and verification rates, speed-ups under several costs."""
+    if output is not None:
+        check_plotting()
+    if best < 1:
+        raise ValueError(f"--best must be at least 1, got {best}")
+    rules = default_rules() if rule is None else [rule_of(text) for text in rule]
+    judged, chosen = open_trace(trace), None if choose_on is None else open_trace(choose_on)
+    if chosen is not None:
+        chosen.check(judged.header.pair)
+    under = [costs_of(name, judged) for name in _names(costs, judged)]
+    with progress("replaying", len(under)) as tick:
+        simulated = report(judged, rules, under, chosen, tick)
+    told: dict[str, Any] = {"trace": _about(judged), "simulated": simulated, "timed": []}
+    if measure is not None:
+        engine = _engine(measure, judged, given)
+        variants = fastest(simulated[0], best)
+        with progress("timing", repeats * min(timed_prompts, len(judged.answers))) as tick:
+            timed = time_rules(
+                engine, judged, variants, calibrated(judged), prompts=timed_prompts, repeats=repeats, tick=tick
+            )
+        told = {**told, **measured_with(engine, given["weights"]), "timed": [one.as_dict() for one in timed]}
+    _publish(told, judged, output, as_json)
+
+
+def _names(costs: str, trace: Trace) -> list[str]:
+    if not costs:
+        return [*(["calibrated"] if trace.header.costs is not None else []), *RATIOS]
+    return [name.strip() for name in costs.split(",")]
+
+
+def fastest(under: Mapping[str, Any], count: int) -> list[Variant]:
+    """The best fixed length that drafts at all, and the best rules."""
+    k = max(range(1, len(under["fixed"])), key=lambda k: float(under["fixed"][k]["speedup"]))
+    rules = sorted(under["rules"], key=lambda rule: -float(rule["speedup"]))[:count]
+    return [Variant(FIXED, {"k": k}), *(Variant(rule["name"], rule["options"]) for rule in rules)]
+
+
+def _about(trace: Trace) -> dict[str, Any]:
+    return {"file": trace.path.name, "answers": len(trace.answers), **trace.header.as_dict()}
+
+
+def _engine(model: str, trace: Trace, given: Mapping[str, Any]) -> Engine:
+    """The model with the trace's drafter."""
+    options = {
+        name: tuple(value) if isinstance(value, list) else value for name, value in trace.header.drafter_options.items()
+    }
+    engine = open_engine(model, Method(trace.header.drafter, FIXED, options, {}), given)
+    trace.check(engine.pair)
+    return engine
+
+
+def _publish(told: dict[str, Any], trace: Trace, output: Path | None, as_json: bool) -> None:
+    if output is not None:
+        output.mkdir(parents=True, exist_ok=True)
+        text = json.dumps(finite(told), indent=1, allow_nan=False) + "\n"
+        (output / "report.json").write_text(text, encoding="utf-8")
+        for path in write_plots(told, output):
+            note(f"wrote {path}")
+    if as_json:
+        show_json(told)
+        return
+    show_report(told)
+    show(described(trace, ", ".join(under["costs"] for under in told["simulated"])))
