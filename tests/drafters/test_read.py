@@ -15,7 +15,7 @@ from forerun.core import Context, Sampling, Step
 from forerun.drive import drive
 from forerun.errors import UnsupportedOption
 from forerun.models.request import Rows
-from forerun.testing import save_tiny_adapter, tiny_model
+from forerun.testing import save_tiny, save_tiny_adapter, tiny_model
 
 TEXT = [5, 6, 7, 8, 9, 3, 2, 11, 40, 17]
 GIVEN = 4
@@ -124,13 +124,24 @@ def test_a_drafter_without_rows_says_so(model: Any, drafter: str) -> None:
 
 def test_drafters_that_differ_have_different_identities(model: Any, adapters: dict[str, str]) -> None:
     asked = [*TWO, FIRST[2], ("draft_model", {"model": 8}), ("self", {"exit_layer": 3}), ("self", {})]
-    asked += [("self", {"skip_mlp": (1,)}), ("self", {"skip_attention": (1,)}), ("self", {"vocabulary": 50})]
-    asked += [("exit_adapter", {"adapter": "state 2", "vocabulary": 60})]
+    asked += [("self", {"skip_mlp": (1,)}), ("self", {"skip_attention": (1,)})]
     names = [engine(model, adapters, drafter, options).pair.drafter for drafter, options in asked]
 
     assert len(set(names)) == len(asked)
     assert all(names)
     assert names[0] == engine(model, adapters, *TWO[0]).pair.drafter
+
+
+def test_a_part_of_the_vocabulary_is_another_drafter(tmp_path: Path) -> None:
+    built = load(save_tiny(tmp_path / "model"))
+    asked = (
+        {"exit_layer": 2},
+        {"exit_layer": 2, "vocabulary": 50},
+        {"exit_layer": 2, "vocabulary": 60},
+        {"weights": "int8"},
+    )
+
+    assert len({built.using("self", drafter_options=options).pair.drafter for options in asked}) == len(asked)
 
 
 def test_who_drafts_behind_a_lookup_is_who_drafts_alone(model: Any, adapters: dict[str, str]) -> None:
