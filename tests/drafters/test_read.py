@@ -134,14 +134,12 @@ def test_drafters_that_differ_have_different_identities(model: Any, adapters: di
 
 def test_a_part_of_the_vocabulary_is_another_drafter(tmp_path: Path) -> None:
     built = load(save_tiny(tmp_path / "model"))
-    asked = (
-        {"exit_layer": 2},
-        {"exit_layer": 2, "vocabulary": 50},
-        {"exit_layer": 2, "vocabulary": 60},
-        {"weights": "int8"},
-    )
+    asked: list[dict[str, Any]] = [{"exit_layer": 2, "vocabulary": size} for size in (50, 60)]
+    asked += [{"exit_layer": 2}, {"weights": "int8"}]
 
     assert len({built.using("self", drafter_options=options).pair.drafter for options in asked}) == len(asked)
+    again = load(tmp_path / "model", drafter="self", drafter_options=asked[1])
+    assert again.pair == built.using("self", drafter_options=asked[1]).pair
 
 
 def test_who_drafts_behind_a_lookup_is_who_drafts_alone(model: Any, adapters: dict[str, str]) -> None:

@@ -1,6 +1,7 @@
 from __future__ import annotations
 
 import json
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
@@ -129,14 +130,8 @@ def test_a_classifier_reads_standardised_features(tmp_path: Path) -> None:
     [
         (Pair(TARGET, "self whole"), "trained for another drafter: self up to layer 2 there, self whole here"),
         (Pair(TARGET, ""), "another drafter: self up to layer 2 there, one that can't be told here"),
-        (
-            Pair(Identity("llama", 4, 32, 97, "2" * 16, "1" * 16), PAIR.drafter),
-            "another target: its weights is 0+ here and 2+",
-        ),
-        (
-            Pair(Identity("llama", 4, 32, 97, "0" * 16, "3" * 16), PAIR.drafter),
-            "another target: its vocabulary is 1+ here",
-        ),
+        (Pair(replace(TARGET, weights="2" * 16), PAIR.drafter), "another target: its weights is 0+ here and 2+"),
+        (Pair(replace(TARGET, vocabulary="3" * 16), PAIR.drafter), "another target: its vocabulary is 1+ here and 3+"),
     ],
 )
 def test_another_pair_is_refused(other: Pair, message: str) -> None:

@@ -268,13 +268,13 @@ def test_unknown_weights_are_refused_before_the_model_is_emptied() -> None:
     assert sum(parameter.nbytes for parameter in model.parameters()) > 0
 
 
-@pytest.mark.parametrize("plan", [LayerPlan(weights="int8"), LayerPlan(head="vocabulary 1")])
+@pytest.mark.parametrize("plan", [LayerPlan(weights="int8"), LayerPlan(head="of 3 tokens (dc255419)")])
 def test_plans_that_name_what_was_not_added_are_refused(plan: LayerPlan) -> None:
     runner = LeanRunner.from_model(tiny_model("llama"))
-    with pytest.raises(UnsupportedOption, match=r"holds no (weights 'int8'|head 'vocabulary 1'); add them"):
+    with pytest.raises(UnsupportedOption, match=r"holds no (weights 'int8'|head 'of 3 tokens .*'); add them"):
         runner.check_plan(plan)
     runner.add_weights("int8")
-    assert runner.add_head([1, 5, 9]) == "vocabulary 1"
+    assert runner.add_head([9, 1, 5]) == runner.add_head([1, 5, 9]) == "of 3 tokens (dc255419)"
     runner.check_plan(plan)
 
 

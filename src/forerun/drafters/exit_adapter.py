@@ -140,7 +140,7 @@ def build(parts: Parts, *, adapter: str, vocabulary: int = 0, weights: str = "")
         head = runner.add_head(first_ranked(file.ranking.tolist(), vocabulary, runner.vocab_size))
     pool = parts.open_pool(AdapterRunner(file, runner, head, weights))
     kind, exit_layer = KINDS[file.shape.inputs], file.shape.exit_layer
-    identity = f"exit_adapter {file.digest}"
+    identity = f"exit_adapter {file.digest} at layer {exit_layer}"
     if vocabulary:
         identity += f", {vocabulary} tokens"
     return lambda target: kind(target, pool, exit_layer, identity)

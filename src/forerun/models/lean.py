@@ -8,6 +8,7 @@ kept (taps), within one nothing changes.
 
 from __future__ import annotations
 
+import hashlib
 from collections.abc import Sequence
 from itertools import pairwise
 from typing import Any, final
@@ -92,11 +93,10 @@ class LeanRunner(Runner):
 
     def add_head(self, tokens: Sequence[int]) -> str:
         ids = torch.tensor(sorted(set(tokens)), device=self.device)
-        for name, (known, _) in self._heads.items():
-            if torch.equal(known, ids):
-                return name
-        name = f"vocabulary {len(self._heads) + 1}"
-        self._heads[name] = ids, self._decoder.head.picked(ids)
+        # the name is the same in another session, so that a plan tells which head it means
+        name = f"of {len(ids)} tokens ({hashlib.sha256(ids.cpu().numpy().tobytes()).hexdigest()[:8]})"
+        if name not in self._heads:
+            self._heads[name] = ids, self._decoder.head.picked(ids)
         return name
 
     @property
