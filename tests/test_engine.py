@@ -314,3 +314,45 @@ def test_a_draft_model_with_another_tokenizer_is_refused() -> None:
     shifted = {token: (index + 1) % len(ours) for token, index in ours.items()}
     with pytest.raises(UnsupportedOption, match="another tokenizer"):
         compare_vocabularies(ours, shifted, 260, "other")
+
+
+def test_each_gives_results_as_they_end_with_the_number_of_their_request() -> None:
+    asked = [("one", {"max_new_tokens": count}) for count in (9, 2, 5)]
+    found = list(engine().each(asked))
+    assert [index for index, _ in found] == [1, 2, 0]
+    for index, result in found:
+        assert result.ids == engine().generate("one", max_new_tokens=asked[index][1]["max_new_tokens"]).ids
+    assert dict(engine().each(asked, max_batch=1))[0].ids == dict(found)[0].ids
+    assert list(engine().each([])) == []
+
+
+@pytest.mark.parametrize(
+    ("asked", "options", "message"),
+    [
+        ([("one", {}), ("two", {"temprature": 1})], {}, "unknown option 'temprature'"),
+        ([("one", {}), ([1, 10_000], {})], {}, "token ids must be in 0..259, got 10000"),
+        ([("one", {})], {"max_batch": 0}, "max_batch must be at least 1, got 0"),
+    ],
+)
+def test_each_checks_every_request_before_anything_runs(
+    monkeypatch: pytest.MonkeyPatch, asked: Any, options: Any, message: str
+) -> None:
+    monkeypatch.setattr(Engine, "rounds", lambda *given: pytest.fail("it runs"))
+    with pytest.raises(ValueError, match=message):
+        engine().each(asked, **options)
+
+
+def test_each_ends_its_requests_when_it_is_closed() -> None:
+    own = load(model(), TOKENIZER, "lookup")
+    found = own.each([("one", {"max_new_tokens": count}) for count in (1, 30)])
+    assert next(found)[0] == 0
+    found.close()
+    assert len(own._pools[0]._idle) == 2
+
+
+def test_a_stop_token_ends_the_text_and_is_its_last() -> None:
+    (end,) = TOKENIZER("d").input_ids
+    result = after("", max_new_tokens=20, stop_token_ids=[end])
+    assert (result.ids[-1], result.finish_reason) == (end, "stop")
+    assert len(result.ids) < 8
+    assert after("", max_new_tokens=20, stop_token_ids=[end], ignore_eos=True).ids == result.ids

@@ -72,3 +72,12 @@ def test_a_line_that_does_not_fit_on_the_disk_is_cut_off(tmp_path: Path, monkeyp
             lines.write({"a": 2})
 
     assert [value for _, value in read_lines(file)] == [{"a": 1}]
+
+
+def test_a_file_that_is_none_of_ours_is_let_go_of_when_it_is_refused(tmp_path: Path) -> None:
+    """An open file would be warned of."""
+    file = tmp_path / "some.jsonl"
+    file.write_text('{"a": 1}\n[2]\n')
+    with pytest.raises(ValueError, match="line 2: an object is needed"):
+        Lines(file)
+    assert file.read_text() == '{"a": 1}\n[2]\n'

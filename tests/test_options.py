@@ -61,3 +61,8 @@ def test_logprobs_out_of_range_are_refused() -> None:
 def test_processed_logprobs_alone_are_refused() -> None:
     with pytest.raises(UnsupportedOption, match="needs logprobs"):
         options_from({"processed_logprobs": True}).logprob_options()
+
+
+def test_stop_tokens_are_none_or_several() -> None:
+    assert Options().stop_token_ids == ()
+    assert options_from({"stop_token_ids": [3, 4]}).stop_token_ids == [3, 4]

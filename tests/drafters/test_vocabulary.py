@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from forerun.drafters.vocabulary import frequent
+from forerun.drafters.vocabulary import first_ranked, frequent
 
 
 def test_the_most_frequent_tokens_are_kept_in_ascending_order() -> None:
@@ -28,3 +28,11 @@ def test_all_tokens_may_be_kept() -> None:
 def test_a_size_out_of_range_is_refused(size: int) -> None:
     with pytest.raises(ValueError, match=rf"must hold 1..10 tokens, got {size}"):
         frequent([1], size, 10)
+
+
+def test_the_first_of_a_ranking_are_taken_whatever_their_numbers_are() -> None:
+    assert first_ranked([9, 2, 7, 1], 3, 10) == (2, 7, 9)
+    assert first_ranked([9, 2, 9, 7], 3, 10) == (2, 7, 9)
+    assert first_ranked([9], 3, 10) == (0, 1, 9)
+    with pytest.raises(ValueError, match=r"a draft vocabulary must hold 1..10 tokens, got 11"):
+        first_ranked([1], 11, 10)

@@ -283,3 +283,21 @@ def test_a_sequence_of_another_runner_is_refused() -> None:
     sequence.runner = lean("llama")
     with pytest.raises(UnsupportedModel, match="made for another runner"):
         finish(sequence.sync([1, 2]))
+
+
+@pytest.mark.parametrize("family", FAMILIES)
+def test_its_embedding_and_head_are_the_models(family: str) -> None:
+    ids = torch.tensor([3, 96, 3])
+    assert torch.equal(lean(family).embed(ids), tiny_model(family).get_input_embeddings().weight[ids])
+    rows = finish(Sequence(lean(family)).forward(text(9)))
+    assert off(lean(family).head(rows.hidden), rows.logits) < CLOSE
+
+
+def test_a_restricted_head_reads_its_tokens_only() -> None:
+    runner = LeanRunner.from_model(tiny_model("llama"))
+    rows = finish(Sequence(runner).forward(text(5)))
+    name = runner.add_head([9, 3, 40, 9])
+    logits = runner.head(rows.hidden, name)
+    assert logits[0].isfinite().nonzero().flatten().tolist() == [3, 9, 40]
+    assert off(logits[:, [3, 9, 40]], rows.logits[:, [3, 9, 40]]) < CLOSE
+    assert runner.add_head([3, 9, 40]) == name

@@ -95,3 +95,17 @@ def test_float32_rows_are_the_same_alone_and_among_others() -> None:
 def test_plain_products_work_where_no_special_kernel_does() -> None:
     weight, x = normal(8, 5), normal(2, 5, seed=1)
     assert torch.allclose(Plain(weight)(x), F.linear(x, weight))
+
+
+@pytest.mark.parametrize("form", FORMS)
+def test_picked_rows_give_what_the_matrix_gives_there(form: str) -> None:
+    weight, x, rows = normal(96, 64), normal(3, 64, seed=1), torch.tensor([5, 95, 0])
+    for whole in (make_linear([weight], form), make_head(weight, form), make_table(weight, form)):
+        some = whole.picked(rows)
+        assert some.rows == 3
+        assert some.nbytes < whole.nbytes / 8
+        assert off(some(x), whole(x)[:, rows].float()) < 1e-2
+
+
+def test_an_int8_matrix_stays_one_where_rows_are_picked() -> None:
+    assert isinstance(make_head(normal(96, 64), "int8").picked(torch.tensor([1, 2])), Int8)

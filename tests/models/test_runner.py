@@ -9,7 +9,7 @@ import torch
 
 from forerun import load
 from forerun.core import ROOT
-from forerun.errors import UnsupportedModel
+from forerun.errors import UnsupportedModel, UnsupportedOption
 from forerun.models.packed import Packed, Part
 from forerun.models.plan import FULL, LayerPlan
 from forerun.models.request import Request
@@ -259,3 +259,23 @@ def test_greedy_text_stays_the_same_with_padding() -> None:
     engine.runner.padding = lambda rows: max(rows, 5)
     assert [result.ids for result in engine.generate(prompts, max_new_tokens=24)] == before
     assert [engine.generate(prompt, max_new_tokens=24).ids for prompt in prompts] == before
+
+
+@pytest.mark.parametrize("family", ["llama", "gpt2", "gemma3_text", "opt"])
+def test_its_embedding_and_head_are_the_models(family: str) -> None:
+    model = tiny_model(family)
+    runner = HFRunner(model)
+    ids = torch.tensor([3, 96, 3])
+    assert torch.equal(runner.embed(ids), model.get_input_embeddings().weight[ids])
+    rows = finish(Sequence(runner).forward(text(9)))
+    assert off(runner.head(rows.hidden), rows.logits) < 1e-5
+
+
+def test_it_has_no_restricted_head() -> None:
+    runner = HFRunner(tiny_model("llama"))
+    with pytest.raises(
+        UnsupportedOption, match=r"has no restricted head 'vocabulary 1'; carving needs the lean runner"
+    ):
+        runner.head(torch.zeros(1, 32), "vocabulary 1")
+    with pytest.raises(UnsupportedOption, match="whose head is whole; carving needs the lean runner"):
+        runner.add_head([1, 2])
