@@ -84,6 +84,13 @@ def test_truncated_and_missing_weights_are_refused(tmp_path: Path) -> None:
     with pytest.raises(InvalidModelFile, match="holds no thing that can be read"):
         read(tmp_path / "thing")
     weights.unlink()
+    with pytest.raises(InvalidModelFile, match="holds no thing that can be read"):
+        read(tmp_path / "thing")
+
+
+def test_what_the_reader_can_not_use_is_refused_too(tmp_path: Path) -> None:
+    write_saved(KIND, tmp_path / "thing", TENSORS, {})
+
     reading = read_saved(KIND, tmp_path / "thing")
     with pytest.raises(InvalidModelFile, match="that can be read: 'size'"), reading as (about, _):
         about["size"]
