@@ -42,7 +42,7 @@ def _pareto(axes: Any, under: Mapping[str, Any]) -> None:
         axes.annotate(one["k"], (one["verification_rate"], one["discard_rate"]), fontsize=7, color="grey")
     for number, rule in enumerate(under["rules"]):
         axes.plot(*_rates([rule]), MARKERS[number % len(MARKERS)], label=rule["label"])
-    axes.plot(*_rates([under["oracle"]]), "k*", label="oracle")
+    axes.plot(*_rates([under["agreeing"]]), "k*", label="exactly what is accepted")
     axes.set_xlabel("target forwards per token (verification rate)")
     axes.set_ylabel("discarded tokens per token (discard rate)")
     axes.set_title(f"rules under costs: {under['costs']}", fontsize=9)
@@ -62,6 +62,7 @@ def _speedups(panels: Sequence[Any], simulated: Sequence[Mapping[str, Any]]) -> 
         drawn = axes.barh([name for name, _ in bars], [one["speedup"] for _, one in bars])
         rates = [one["tokens_per_second"] for _, one in bars]
         axes.bar_label(drawn, ["" if rate is None else f"{rate:.1f} tok/s" for rate in rates], fontsize=6)
+        axes.margins(x=0.2)
         axes.axvline(best["speedup"], color="black", linewidth=0.8)
         axes.invert_yaxis()
         axes.tick_params(labelsize=7)

@@ -1,0 +1,95 @@
+"""Engines on tiny models, their traces, and traces made by hand."""
+
+from __future__ import annotations
+
+import copy
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Any
+
+import torch
+
+import forerun
+from forerun.core import Signals
+from forerun.cost import Costs
+from forerun.models.heads import Pair
+from forerun.models.identity import Identity
+from forerun.testing import tiny_model
+from forerun.traces import Trace, TracedAnswer, TraceHeader, position_of, read_trace
+from forerun.tune.trace import Asked, trace
+
+PROMPTS = [(5, 6, 7, 5, 6, 7, 5, 6), (1, 2, 3, 4), (9,) * 12, (11, 12, 11)]
+NEW = 24
+PAIR = Pair(Identity("llama", 4, 32, 97, "0" * 16), "drafter")
+
+
+def model() -> Any:
+    return tiny_model("llama")
+
+
+def draft_of(target: Any, noise: float = 0.01) -> Any:
+    """A model that often agrees with the target."""
+    draft = copy.deepcopy(target)
+    generator = torch.Generator().manual_seed(1)
+    with torch.no_grad():
+        for parameter in draft.parameters():
+            parameter += noise * torch.randn(parameter.shape, generator=generator)
+    return draft
+
+
+def engine_with(drafter: str, target: Any = None) -> forerun.Engine:
+    """The target with a drafter: lookup, self (exit 3), draft_model (noisy) or hybrid (lookup, then exit 3)."""
+    target = model() if target is None else target
+    options: dict[str, dict[str, Any]] = {
+        "self": {"exit_layer": 3},
+        "draft_model": {"model": draft_of(target)} if drafter == "draft_model" else {},
+        "hybrid": {"then": "self", "exit_layer": 3},
+    }
+    return forerun.load(target, drafter=drafter, drafter_options=options.get(drafter, {}))
+
+
+def header_of(engine: forerun.Engine, drafter: str = "self", **changes: Any) -> TraceHeader:
+    values: dict[str, Any] = {
+        "model": engine.name,
+        "pair": engine.pair,
+        "drafter": drafter,
+        "drafter_options": {},
+        "depth": 6,
+        "top": 3,
+        "max_new_tokens": NEW,
+        "hidden": False,
+        "asked": len(PROMPTS),
+        "costs": None,
+        "about": {},
+    }
+    return TraceHeader(**{**values, **changes})
+
+
+def asked(prompts: Sequence[tuple[int, ...]] = PROMPTS) -> list[Asked]:
+    return [Asked(f"prompt-{number}", "all", ids) for number, ids in enumerate(prompts)]
+
+
+def traced(engine: forerun.Engine, file: Path, drafter: str = "self", **changes: Any) -> Trace:
+    for _ in trace(engine, header_of(engine, drafter, **changes), file, asked()):
+        pass
+    return read_trace(file)
+
+
+def by_hand(
+    *answers: Sequence[tuple[int, Sequence[float]]], costs: Costs | None = None, prompt: int = 5, depth: int = 4
+) -> Trace:
+    """A trace of answers of zeros: for each position how many drafted tokens agree, and the confidence of each."""
+    made = []
+    for number, places in enumerate(answers):
+        tokens = (0,) * (len(places) + 1)
+        positions = tuple(
+            position_of(
+                (0,) * agreed + (1,) * (len(confidences) - agreed),
+                tuple(Signals(one, one, 1 - one, (one,)) for one in confidences),
+                (0,) * len(confidences),
+            )
+            for agreed, confidences in places
+        )
+        made.append(TracedAnswer(f"answer-{number}", "all", (3,) * prompt, tokens, len(tokens), positions))
+    header = TraceHeader("tiny", PAIR, "self", {}, depth, 1, 64, False, len(made), costs, {})
+    return Trace(Path("hand.jsonl"), header, tuple(made))
