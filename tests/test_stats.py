@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 import pytest
 
 from forerun.core import ROOT, Draft, Round, Timing, Verdict
@@ -81,3 +83,14 @@ def test_the_dictionary_names_what_is_reported() -> None:
     assert report["tokens"] == 3
     assert report["acceptance_per_position"] == [1.0, 0.0]
     assert set(report) >= {"tokens_per_round", "discard_rate", "verification_rate", "acceptance"}
+
+
+def test_rounds_held_back_and_changes_to_and_from_them_are_counted_within_a_request() -> None:
+    def rounds(*held_back: bool) -> list[Round]:
+        return [prefill(), *(replace(turn(chain(), 0), held_back=held) for held in held_back)]
+
+    stats = Stats([*rounds(False, True, True, False, True), *rounds(False, False)])
+    assert (stats.held_back, stats.switches) == (3, 3)
+    stats.merge(Stats(rounds(True, False)))
+    assert (stats.held_back, stats.switches) == (4, 4)
+    assert (stats.as_dict()["held_back"], stats.as_dict()["switches"]) == (4, 4)

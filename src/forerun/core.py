@@ -115,7 +115,8 @@ class Round:
     """One turn of the loop, the only event. tokens are the verdict's, cut behind an end-of-sequence token.
 
     start is the number of tokens known before; the first round of a request is its prefill. logits [len(tokens), V] are
-    the target's raw rows that the tokens came from, where the request asked for them.
+    the target's raw rows that the tokens came from, where the request asked for them. held_back: the policy asked for no
+    draft at all.
     """
 
     tokens: tuple[int, ...]
@@ -125,6 +126,7 @@ class Round:
     prefill: bool = False
     timing: Timing = Timing()
     logits: Tensor | None = None
+    held_back: bool = False
 
 
 def _require(condition: bool, name: str, value: object, allowed: str) -> None:

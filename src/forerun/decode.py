@@ -31,7 +31,8 @@ async def decode(target: Sequence, drafter: Drafter, policy: LengthPolicy, conte
     yield _finish(Draft(), _decide(Draft(), rows.logits, context, clock), rows.logits, context, clock)
     while context.finish_reason is None:
         clock = _Clock()
-        steps = await _collect(drafter, policy, context)
+        held_back = policy.should_stop([])
+        steps = [] if held_back else await _collect(drafter, policy, context)
         draft = Draft.of(steps)
         clock.lap("draft")
         clock.add("draft_forward", sum(step.forward_seconds for step in steps))
@@ -42,16 +43,16 @@ async def decode(target: Sequence, drafter: Drafter, policy: LengthPolicy, conte
         verdict = _decide(draft, rows.logits, context, clock)
         target.keep([0, *(node + 1 for node in verdict.path)])
         clock.lap("keep")
-        round = _finish(draft, verdict, rows.logits, context, clock)
+        round = _finish(draft, verdict, rows.logits, context, clock, held_back)
         policy.observe(steps, round)
         yield round
 
 
 async def _collect(drafter: Drafter, policy: LengthPolicy, context: Context) -> list[Step]:
-    """Pull steps while there is room for them and the token that the target adds; an end of sequence ends a chain."""
+    """Pull a step or more while there is room for them and the target's own token; an end of sequence ends a chain."""
     steps: list[Step] = []
     async with aclosing(drafter.draft(context)) as source:
-        while len(steps) < context.room - 1 and not policy.should_stop(steps):
+        while len(steps) < context.room - 1 and not (steps and policy.should_stop(steps)):
             step = await anext(source, None)
             if step is None:
                 break
@@ -67,7 +68,9 @@ def _decide(draft: Draft, logits: Tensor, context: Context, clock: _Clock) -> Ve
     return verdict
 
 
-def _finish(draft: Draft, verdict: Verdict, logits: Tensor, context: Context, clock: _Clock) -> Round:
+def _finish(
+    draft: Draft, verdict: Verdict, logits: Tensor, context: Context, clock: _Clock, held_back: bool = False
+) -> Round:
     start = len(context.ids)
     tokens = context.extend(verdict.tokens)
     rows = [0, *(node + 1 for node in verdict.path)][: len(tokens)]
@@ -79,6 +82,7 @@ def _finish(draft: Draft, verdict: Verdict, logits: Tensor, context: Context, cl
         prefill=start == context.prompt_length,
         timing=Timing(**clock.seconds),
         logits=logits[rows] if context.keep_logits else None,
+        held_back=held_back,
     )
 
 

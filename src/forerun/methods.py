@@ -7,25 +7,27 @@ from typing import Any
 
 from .drafters import draft_model, exit_adapter, hybrid, lookup, none, self_draft
 from .drafters.base import DRAFTERS, DrafterFactory, Parts
-from .policies import acceptance_head, bounded, disco, fixed, heuristic, threshold
+from .policies import (
+    acceptance_head,
+    adaptive,
+    bounded,
+    confidence_product,
+    cost,
+    disco,
+    entropy,
+    fixed,
+    heuristic,
+    roc,
+    threshold,
+)
 from .policies.base import POLICIES, PolicyFactory
 
 # what forerun generate does unless told otherwise
 DEFAULT_DRAFTER, DEFAULT_POLICY = "lookup", "fixed"
 
 REGISTERED = (
-    none,
-    draft_model,
-    exit_adapter,
-    lookup,
-    self_draft,
-    hybrid,
-    fixed,
-    threshold,
-    heuristic,
-    bounded,
-    acceptance_head,
-    disco,
+    *(none, draft_model, exit_adapter, lookup, self_draft, hybrid),
+    *(fixed, threshold, heuristic, adaptive, acceptance_head, disco, confidence_product, entropy, roc, cost, bounded),
 )
 
 

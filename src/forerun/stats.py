@@ -12,7 +12,7 @@ from typing import Any, final
 
 from .core import ROOT, Draft, Round
 
-COUNTS = ("tokens", "rounds", "drafted", "accepted", "_first_tokens")
+COUNTS = ("tokens", "rounds", "drafted", "accepted", "held_back", "switches", "_first_tokens")
 SECONDS = (
     "prefill_seconds",
     "draft_seconds",
@@ -26,13 +26,19 @@ SECONDS = (
 
 @final
 class Stats:
-    """Counts and times of the rounds seen so far."""
+    """Counts and times of the rounds seen so far.
+
+    held_back: rounds for which the policy asked for no draft; switches: how often a request went over to such rounds or
+    back from them.
+    """
 
     def __init__(self, rounds: Iterable[Round] = ()) -> None:
         self.tokens = 0
         self.rounds = 0
         self.drafted = 0
         self.accepted = 0
+        self.held_back = 0
+        self.switches = 0
         self.prefill_seconds = 0.0
         self.draft_seconds = 0.0
         self.draft_forward_seconds = 0.0
@@ -43,6 +49,7 @@ class Stats:
         self._tried: Counter[int] = Counter()
         self._right: Counter[int] = Counter()
         self._first_tokens = 0
+        self._holding: bool | None = None
         for round in rounds:
             self.add(round)
 
@@ -50,12 +57,16 @@ class Stats:
         """Take in one round; the first round of a request is its prefill."""
         self.tokens += len(round.tokens)
         if round.prefill:
+            self._holding = None
             self._first_tokens += len(round.tokens)
             self.prefill_seconds += round.timing.verify
             return
         self.rounds += 1
         self.drafted += len(round.draft)
         self.accepted += len(round.verdict.path)
+        self.held_back += round.held_back
+        self.switches += self._holding is not None and self._holding != round.held_back
+        self._holding = round.held_back
         self.draft_seconds += round.timing.draft
         self.draft_forward_seconds += round.timing.draft_forward
         self.verify_seconds += round.timing.verify
@@ -110,6 +121,8 @@ class Stats:
             "rounds": self.rounds,
             "drafted": self.drafted,
             "accepted": self.accepted,
+            "held_back": self.held_back,
+            "switches": self.switches,
             "tokens_per_round": self.tokens_per_round,
             "acceptance": self.acceptance,
             "acceptance_per_position": list(self.acceptance_per_position),

@@ -2,7 +2,7 @@
 
 import torch
 
-from forerun.core import Draft, Round, Step, Verdict
+from forerun.core import Draft, Round, Signals, Step, Timing, Verdict
 from forerun.law import Categorical
 
 
@@ -11,11 +11,23 @@ def step(confidence: float = 0.5) -> Step:
     return Step((0,), (-1,), (Categorical(torch.tensor([confidence, 1 - confidence])),))
 
 
+def recorded(confidence: float = 0.5, best: float = 0.5, entropy: float = 0.0) -> Step:
+    """A token of a trace."""
+    return Step((0,), (-1,), (None,), signals=Signals(confidence, best, entropy))
+
+
+def copied() -> Step:
+    """A token of lookup: no row, no law."""
+    return Step((0,), (-1,), (None,))
+
+
 def chain(*confidences: float) -> list[Step]:
     return [step(confidence) for confidence in confidences]
 
 
-def round_of(steps: list[Step], accepted: int) -> Round:
+def round_of(steps: list[Step], accepted: int, draft_seconds: float = 0.0, seconds: float = 0.0) -> Round:
     nodes = len(steps)
     draft = Draft((0,) * nodes, tuple(range(-1, nodes - 1)), tuple(step.laws[0] for step in steps))
-    return Round((0,) * (accepted + 1), draft, Verdict(tuple(range(accepted)), (0,) * (accepted + 1)), 5)
+    verdict = Verdict(tuple(range(accepted)), (0,) * (accepted + 1))
+    timing = Timing(draft=draft_seconds, draft_forward=draft_seconds, forward=seconds)
+    return Round((0,) * (accepted + 1), draft, verdict, 5, timing=timing)

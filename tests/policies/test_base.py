@@ -7,6 +7,7 @@ from forerun.methods import REGISTERED
 from forerun.policies.base import (
     POLICIES,
     LengthPolicy,
+    Readings,
     best,
     confidence,
     entropy,
@@ -105,7 +106,28 @@ def test_every_policy_tells_what_it_does_and_where_it_comes_from(name: str) -> N
     assert entry.source
 
 
-@pytest.mark.parametrize("name", POLICIES.names)
+def needs_nothing(name: str) -> bool:
+    return all(option.default is not option.empty for option in POLICIES.entry(name).options.values())
+
+
+@pytest.mark.parametrize("name", list(filter(needs_nothing, POLICIES.names)))
 def test_every_request_gets_a_policy_of_its_own(name: str) -> None:
     make = POLICIES.entry(name).build()
     assert make() is not make()
+
+
+def test_each_step_of_a_running_draft_is_read_once() -> None:
+    read: list[int] = []
+
+    def token(step: Step) -> int:
+        read.append(step.tokens[0])
+        return step.tokens[0]
+
+    steps = [Step((n,), (-1,), (None,)) for n in range(4)]
+    readings = Readings(token)
+    assert [list(readings.of(steps[:n])) for n in (1, 2, 3)] == [[0], [0, 1], [0, 1, 2]]
+    assert read == [0, 1, 2]
+    assert list(readings.of([steps[0], steps[3]])) == [0, 3]
+    readings.clear()
+    assert list(readings.of([])) == []
+    assert read == [0, 1, 2, 3]

@@ -1,0 +1,42 @@
+"""Stop where the draft's law is so spread out that its token may well be rejected.
+
+1 - sqrt(gamma H), with H the entropy of the draft's row in nats, is a lower estimate of the acceptance: Pinsker's inequality
+bounds the distance of two laws by a root of their divergence, and gamma H stands in for the divergence, which isn't known.
+The rule reads the row alone and not the token drawn from it.
+
+Source: Agrawal et al., AdaEDL, arXiv 2410.18351, its static form.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from math import sqrt
+from typing import final
+
+from ..core import Step
+from .base import POLICIES, LengthPolicy, PolicyFactory, entropy
+
+
+@final
+class EntropyBound(LengthPolicy):
+    def __init__(self, minimum: float, gamma: float, max_steps: int) -> None:
+        self._minimum = minimum
+        self._gamma = gamma
+        self._max_steps = max_steps
+
+    def should_stop(self, steps: Sequence[Step]) -> bool:
+        if len(steps) >= self._max_steps:
+            return True
+        return bool(steps) and 1 - sqrt(self._gamma * entropy(steps[-1])) < self._minimum
+
+
+@POLICIES("entropy", source="Agrawal et al., AdaEDL, arXiv 2410.18351")
+def build(*, acceptance: float = 0.4, gamma: float = 0.2, max_steps: int = 20) -> PolicyFactory:
+    """Draft until the acceptance that the row's entropy lets expect, 1 - sqrt(gamma H), falls below a bound."""
+    if not 0 <= acceptance <= 1:
+        raise ValueError(f"acceptance must be in [0, 1], got {acceptance}")
+    if not 0 <= gamma < float("inf"):
+        raise ValueError(f"gamma must be at least 0 and finite, got {gamma}")
+    if max_steps < 1:
+        raise ValueError(f"max_steps must be at least 1, got {max_steps}")
+    return lambda: EntropyBound(acceptance, gamma, max_steps)

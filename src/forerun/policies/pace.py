@@ -1,0 +1,107 @@
+"""What a draft step and a verification cost: measured from the rounds so far, or given.
+
+Measured: medians of the newest rounds, a draft step by whether it has a row of logits (a forward) or none (lookup), a
+verification by its rows. Row counts that were rarely or never seen lean on a straight line through the others.
+"""
+
+from __future__ import annotations
+
+from abc import ABC, abstractmethod
+from collections import deque
+from collections.abc import Callable, Mapping
+from statistics import median
+from typing import final
+
+from ..core import Round
+from ..cost import Cost
+
+NEWEST = 32
+LINE_WORTH = 3.0  # the line counts as so many rounds of a row count
+# before anything was measured, in verifications of one row
+FIRST_SLOPE, SLOPE_WORTH = 0.05, 4.0
+FIRST_STEP = {True: 0.15, False: 0.001}
+
+
+class Pace(ABC):
+    """Times in one unit, whichever."""
+
+    @abstractmethod
+    def step(self, has_row: bool) -> float:
+        """Of one draft step."""
+
+    @abstractmethod
+    def verify(self, rows: int) -> float:
+        """Of everything behind the draft, for the pending token and rows - 1 drafted ones."""
+
+    def learn(self, has_row: bool, steps: int, round: Round) -> None:  # noqa: B027
+        """Take in a round of so many steps."""
+
+
+@final
+class GivenPace(Pace):
+    """Known costs: of a draft step with a row, and of a verification by rows."""
+
+    def __init__(self, step: float, verify: Callable[[int], float]) -> None:
+        self._step = step
+        self._verify = verify
+
+    def step(self, has_row: bool) -> float:
+        return self._step if has_row else 0.0
+
+    def verify(self, rows: int) -> float:
+        return self._verify(rows)
+
+
+@final
+class MeasuredPace(Pace):
+    """Learnt from Round.timing; the unit is a second."""
+
+    def __init__(self) -> None:
+        self._steps: dict[bool, deque[float]] = {}
+        self._rounds: dict[int, deque[float]] = {}
+        self._step: dict[bool, float] = {}
+        self._verify: dict[int, float] = {}
+
+    def step(self, has_row: bool) -> float:
+        if has_row not in self._step:
+            seen = self._steps.get(has_row)
+            self._step[has_row] = median(seen) if seen else FIRST_STEP[has_row] * self.verify(1)
+        return self._step[has_row]
+
+    def verify(self, rows: int) -> float:
+        if not self._rounds:
+            return 1.0
+        if rows not in self._verify:
+            self._verify[rows] = self._estimate(rows)
+        return self._verify[rows]
+
+    def learn(self, has_row: bool, steps: int, round: Round) -> None:
+        if round.timing.verify <= 0:  # a round that nobody timed
+            return
+        if steps:
+            self._steps.setdefault(has_row, deque(maxlen=NEWEST)).append(round.timing.draft / steps)
+        self._rounds.setdefault(len(round.draft) + 1, deque(maxlen=NEWEST)).append(round.timing.verify)
+        self._step.clear()
+        self._verify.clear()
+
+    def _estimate(self, rows: int) -> float:
+        points = {count: (median(seen), float(len(seen))) for count, seen in self._rounds.items()}
+        own, tries = points.get(rows, (0.0, 0.0))
+        return (own * tries + _on_line(points, rows) * LINE_WORTH) / (tries + LINE_WORTH)
+
+
+def given(target: Cost, draft_ms: float, prefix: float | None = None) -> GivenPace:
+    """The pace of a measured cost curve, in milliseconds."""
+    return GivenPace(draft_ms, lambda rows: target.ms(rows, prefix))
+
+
+def _on_line(points: Mapping[int, tuple[float, float]], x: int) -> float:
+    """The value at x of the line through x -> (y, weight) with the least squares; it never falls."""
+    total = sum(weight for _, weight in points.values())
+    mid_x = sum(at * weight for at, (_, weight) in points.items()) / total
+    mid_y = sum(y * weight for y, weight in points.values()) / total
+    spread = sum(weight * (at - mid_x) ** 2 for at, (_, weight) in points.items())
+    rise = sum(weight * (at - mid_x) * (y - mid_y) for at, (y, weight) in points.items())
+    expected = FIRST_SLOPE * mid_y / (1 + FIRST_SLOPE * (mid_x - 1))
+    slope = max((rise + SLOPE_WORTH * expected) / (spread + SLOPE_WORTH), 0.0)
+    return max(mid_y + slope * (x - mid_x), min(y for y, _ in points.values()) / 2)

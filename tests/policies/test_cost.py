@@ -1,0 +1,163 @@
+from math import inf
+from random import Random
+from typing import Any
+
+import pytest
+
+from forerun.cost import Cost, Point
+from forerun.policies import fixed
+from forerun.policies.cost import build, pays, with_pace
+from forerun.policies.pace import given
+
+from .rounds import chain, copied, recorded, round_of
+from .worlds import World, rounds, speed, steady, varied
+
+
+@pytest.mark.parametrize("seed", range(20))
+def test_with_constant_costs_it_is_the_theorem_of_specdecpp(seed: int) -> None:
+    """Stop when P(some rejected) >= (c2 + D) / (c1 + c2 + D), where c1 = d and c1 + c2 + D = a / price."""
+    random = Random(seed)
+    step, verification, acceptance = random.uniform(0.05, 0.4), 1.0, random.uniform(0.5, 1)
+    price = random.uniform(1, 3)
+    c1, c2 = step, verification - step
+    constant = acceptance / price - c1 - c2
+    threshold = (c2 + constant) / (c1 + c2 + constant)
+    for survives in (n / 50 for n in range(51)):
+        if abs(1 - survives - threshold) > 1e-9:
+            goes_on = pays(survives, [acceptance] * 20, price, step, lambda rows: verification, length=3)
+            assert goes_on == (1 - survives < threshold)
+
+
+def test_plain_decodings_price_gives_the_theorems_threshold_without_a_constant() -> None:
+    """1 - t_d / t_t = 0.75."""
+    assert pays(0.26, [1.0], 1 / 4.0, 1.0, lambda rows: 4.0, length=1)
+    assert not pays(0.24, [1.0], 1 / 4.0, 1.0, lambda rows: 4.0, length=1)
+
+
+def test_it_looks_beyond_a_step_in_the_cost_curve() -> None:
+    """The second row costs as much as a whole forward, the next six nothing."""
+
+    def verify(rows: int) -> float:
+        return 1.0 if rows == 1 else 2.0
+
+    assert not pays(1.0, [0.9], 1.0, 0.01, verify, length=0)
+    assert pays(1.0, [0.9] * 6, 1.0, 0.01, verify, length=0)
+
+
+def test_nothing_ahead_pays_nothing() -> None:
+    assert not pays(1.0, [], 1.0, 0.0, lambda rows: 1.0, length=0)
+
+
+@pytest.mark.parametrize(("acceptance", "ratio", "slope"), [(0.6, 0.05, 0.02), (0.8, 0.1, 0.0), (0.9, 0.3, 0.05)])
+def test_a_steady_world_is_drafted_at_its_best_fixed_length(acceptance: float, ratio: float, slope: float) -> None:
+    world = World(steady(acceptance, 12, 100), ratio, lambda rows: 1 + slope * (rows - 1))
+    best = max(speed(world, fixed.build(k=k)) for k in range(1, 13))
+    assert speed(world, build(draft_ratio=ratio, row_ratio=slope)) > 0.98 * best
+
+
+@pytest.mark.parametrize(
+    ("base", "ratio", "slope", "copied"),
+    [
+        (0.4, 0.1, 0.02, False),
+        (0.75, 0.2, 0.05, False),
+        (0.9, 0.05, 0.02, False),
+        (0.75, 0.001, 0.1, True),
+        (0.9, 0.001, 0.02, True),
+    ],
+)
+def test_without_tuning_it_is_never_below_98_percent_of_the_best_fixed_length(
+    base: float, ratio: float, slope: float, copied: bool
+) -> None:
+    """Costs measured with noise, nothing known at first, 26 answers of 64 tokens."""
+    world = World(
+        varied(base, 26, 64, 3, copied), ratio * 0.03, lambda rows: 0.03 * (1 + slope * (rows - 1)), noise=0.05
+    )
+    best = max(speed(world, fixed.build(k=k)) for k in (1, 2, 3, 4, 5, 6, 8, 10, 12))
+    assert speed(world, build()) > (0.98 if copied else 1.03) * best
+
+
+def test_a_drafter_that_never_pays_is_hardly_asked() -> None:
+    world = World(varied(0.05, 20, 64), 0.5, lambda rows: 1.0)
+    assert speed(world, build(draft_ratio=0.5)) > 0.9
+    assert speed(world, fixed.build(k=3)) < 0.5
+
+
+def test_a_world_that_turns_good_is_noticed() -> None:
+    hard, easy = steady(0.02, 4, 64), steady(0.95, 8, 64)
+    world = World([*hard, *easy], 0.1, lambda rows: 1.0)
+    lengths = [len(steps) for steps, _ in rounds(world, build(draft_ratio=0.1))]
+    assert sum(lengths[150:200]) / 50 < 1
+    assert sum(lengths[-30:]) / 30 > 5
+
+
+def test_longer_drafts_are_tried_though_they_were_never_seen() -> None:
+    world = World(steady(1.0, 2, 200), 0.05, lambda rows: 1.0)
+    lengths = [len(steps) for steps, _ in rounds(world, build(draft_ratio=0.05))]
+    assert lengths[0] < 15
+    assert max(lengths) == 20
+
+
+def test_dearer_drafts_are_shorter() -> None:
+    answers = varied(0.8, 10, 64)
+    means = []
+    for ratio in (0.02, 0.1, 0.3):
+        lengths = [len(steps) for steps, _ in rounds(World(answers, ratio, lambda rows: 1.0), build(draft_ratio=ratio))]
+        means.append(sum(lengths) / len(lengths))
+    assert means == sorted(means, reverse=True)
+    assert means[0] > 1.5 * means[2]
+
+
+def test_copied_and_computed_drafts_are_judged_apart() -> None:
+    make = build(draft_ratio=0.1)
+    policy = make()
+    for _ in range(200):
+        sure = [copied()] * 4
+        policy.observe(sure, round_of(sure, 4))
+        unsure = [recorded(0.99)] * 2
+        policy.observe(unsure, round_of(unsure, 0))
+    assert not policy.should_stop([copied()])
+    assert policy.should_stop([recorded(0.99)])
+
+
+@pytest.mark.parametrize("carry", [True, False])
+def test_the_next_request_knows_what_was_learnt_unless_told_to_begin_anew(carry: bool) -> None:
+    make = build(draft_ratio=0.2, carry=carry)
+    steps = chain(0.9)
+    policy = make()
+    for _ in range(300):
+        policy.observe(steps, round_of(steps, 0))
+    assert make().should_stop(chain(0.9)) == carry
+
+
+def test_it_stops_at_max_steps_and_tries_again_after_rounds_without_a_draft() -> None:
+    policy = build(draft_ratio=0.0, max_steps=2)()
+    assert [policy.should_stop([recorded(1.0)] * n) for n in range(4)] == [False, False, True, True]
+    dear = build(draft_ratio=50.0, retry=3)()
+    held_back = []
+    for _ in range(8):
+        held_back.append(dear.should_stop([]))
+        steps = [] if held_back[-1] else [recorded(0.5)]
+        dear.observe(steps, round_of(steps, 0))
+    assert held_back == [True, True, True, False, True, True, True, False]
+
+
+def test_a_callers_own_cost_curve_decides() -> None:
+    flat, steep = (Cost("m", "r", "float32", "full", (Point(1, 0, 20.0), Point(9, 0, last))) for last in (20.0, 900.0))
+    assert not with_pace(lambda: given(flat, 2.0))().should_stop([])
+    assert with_pace(lambda: given(steep, 2.0))().should_stop([])
+
+
+@pytest.mark.parametrize(
+    ("options", "message"),
+    [
+        ({"max_steps": 0}, "max_steps and retry must be at least 1, got 0 and 8"),
+        ({"retry": 0}, "max_steps and retry must be at least 1, got 20 and 0"),
+        ({"optimism": -1.0}, "optimism must be at least 0 and finite, got -1.0"),
+        ({"draft_ratio": -0.1}, "draft_ratio must be at least 0 and finite, got -0.1"),
+        ({"draft_ratio": inf}, "draft_ratio must be at least 0 and finite, got inf"),
+        ({"row_ratio": 0.1}, "row_ratio 0.1 needs draft_ratio too"),
+    ],
+)
+def test_an_option_out_of_range_is_told(options: dict[str, Any], message: str) -> None:
+    with pytest.raises(ValueError, match=message):
+        build(**options)

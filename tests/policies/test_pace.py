@@ -1,0 +1,82 @@
+import pytest
+
+from forerun.core import Round
+from forerun.cost import Cost, Point
+from forerun.policies.pace import FIRST_SLOPE, FIRST_STEP, MeasuredPace, given
+
+from .rounds import chain, round_of
+
+
+def timed(rows: int, seconds: float, draft_seconds: float = 0.0) -> Round:
+    return round_of(chain(*[0.5] * (rows - 1)), 0, draft_seconds, seconds)
+
+
+def learnt(*rounds: tuple[int, float]) -> MeasuredPace:
+    pace = MeasuredPace()
+    for rows, seconds in rounds:
+        pace.learn(True, rows - 1, timed(rows, seconds))
+    return pace
+
+
+def test_before_anything_was_measured_a_verification_is_the_unit() -> None:
+    pace = MeasuredPace()
+    assert pace.verify(1) == 1
+    assert pace.step(True) == FIRST_STEP[True]
+    assert pace.step(False) == FIRST_STEP[False]
+
+
+def test_times_are_medians_so_that_one_stall_moves_nothing() -> None:
+    pace = MeasuredPace()
+    for seconds in (0.02, 0.02, 0.02, 9.0, 0.02):
+        pace.learn(True, 2, timed(3, seconds, draft_seconds=seconds / 2))
+    assert pace.verify(3) == pytest.approx(0.02)
+    assert pace.step(True) == pytest.approx(0.005)
+
+
+def test_copied_and_computed_steps_are_told_apart() -> None:
+    pace = MeasuredPace()
+    pace.learn(True, 2, timed(3, 1.0, draft_seconds=0.4))
+    pace.learn(False, 4, timed(5, 1.0, draft_seconds=0.004))
+    assert pace.step(True) == pytest.approx(0.2)
+    assert pace.step(False) == pytest.approx(0.001)
+
+
+def test_row_counts_never_seen_lie_on_the_line_through_the_others() -> None:
+    pace = learnt(*[(rows, 1 + 0.1 * (rows - 1)) for rows in (1, 3, 9)] * 30)
+    assert pace.verify(5) == pytest.approx(1.4, rel=0.01)
+    assert pace.verify(15) == pytest.approx(2.4, rel=0.01)
+
+
+def test_a_step_in_the_curve_is_kept_where_it_was_seen_often() -> None:
+    pace = learnt(*[(rows, 2.0 if rows > 4 else 1.0) for rows in (1, 2, 4, 5, 6, 8)] * 30)
+    assert pace.verify(4) < 1.1
+    assert pace.verify(5) > 1.8
+
+
+def test_one_row_count_alone_gives_the_usual_slope() -> None:
+    pace = learnt((1, 2.0))
+    assert pace.verify(11) == pytest.approx(2.0 * (1 + 10 * FIRST_SLOPE * 3 / 3), rel=0.01)
+
+
+@pytest.mark.parametrize("rows", [1, 2, 21])
+def test_a_verification_always_takes_time(rows: int) -> None:
+    assert learnt((21, 1.0)).verify(rows) > 0
+    assert learnt((18, 1.0), (21, 5.0)).verify(rows) >= 0.5
+    assert learnt((1, 3.0), (2, 1.0)).verify(rows) >= 0.5
+
+
+def test_a_round_that_nobody_timed_teaches_nothing() -> None:
+    pace = learnt((3, 0.0))
+    assert pace.verify(3) == 1
+
+
+def test_the_pace_follows_a_machine_that_slows_down() -> None:
+    pace = learnt(*[(1, 1.0)] * 100, *[(1, 2.0)] * 32)
+    assert pace.verify(1) == pytest.approx(2.0)
+
+
+def test_a_measured_curve_is_taken_as_it_is() -> None:
+    curve = Cost("m", "r", "float32", "full", (Point(1, 0, 20.0), Point(8, 0, 27.0)))
+    pace = given(curve, draft_ms=3.0)
+    assert (pace.verify(1), pace.verify(3)) == (20.0, 22.0)
+    assert (pace.step(True), pace.step(False)) == (3.0, 0.0)
