@@ -65,4 +65,7 @@ def test_processed_logprobs_alone_are_refused() -> None:
 
 def test_stop_tokens_are_none_or_several() -> None:
     assert Options().stop_token_ids == ()
-    assert options_from({"stop_token_ids": [3, 4]}).stop_token_ids == [3, 4]
+    assert options_from({"stop_token_ids": [3, 4]}).stop_tokens(5) == {3, 4}
+    for token in (-1, 5):
+        with pytest.raises(ValueError, match=rf"stop_token_ids must be in 0..4, got {token}"):
+            options_from({"stop_token_ids": [token]}).stop_tokens(5)

@@ -186,7 +186,7 @@ class Engine:
             sampling=options.sampling(),
             max_new_tokens=options.max_new_tokens,
             max_length=self.runner.max_length,
-            eos=frozenset(options.stop_token_ids) | (frozenset() if options.ignore_eos else self.eos),
+            eos=options.stop_tokens(self.runner.vocab_size) | (frozenset() if options.ignore_eos else self.eos),
             keep_logits=options.logprobs is not None,
         )
 

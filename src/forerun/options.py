@@ -55,6 +55,13 @@ class Options:
             raise ValueError(f"logprobs must be at least 0, got {self.logprobs}")
         return LogprobOptions(self.logprobs, self.processed_logprobs)
 
+    def stop_tokens(self, vocab_size: int) -> frozenset[int]:
+        """Raises ValueError on a token that the model doesn't have."""
+        for token in self.stop_token_ids:
+            if not 0 <= token < vocab_size:
+                raise ValueError(f"stop_token_ids must be in 0..{vocab_size - 1}, got {token}")
+        return frozenset(self.stop_token_ids)
+
     def stop_strings(self) -> tuple[str, ...]:
         return (self.stop,) if isinstance(self.stop, str) else tuple(self.stop)
 

@@ -70,8 +70,9 @@ class AdapterBlock(nn.Module):
         width = self._shape.head_dim
 
         def heads(name: str) -> Tensor:
-            own: Tensor = self.self_attn[name](x)
-            return own.unflatten(-1, (own.shape[-1] // width, width)).transpose(1, 2)
+            rows = self.self_attn[name](x)
+            split: Tensor = rows.unflatten(-1, (rows.shape[-1] // width, width)).transpose(1, 2)
+            return split
 
         group = self._shape.heads // self._shape.kv_heads
         queries, keys = _turned(heads("q_proj"), turns), _turned(heads("k_proj"), turns)
