@@ -23,7 +23,7 @@ from forerun.tune.oracle import oracle
 from forerun.tune.round_costs import RoundCosts, calibrated, constant
 from forerun.tune.simulate import Replay
 
-from .traced import NEW, PAIR, PROMPTS, by_hand, engine_with, traced
+from .traced import NEW, PAIR, by_hand, engine_with, traced
 
 DRAFTERS = ("lookup", "self", "draft_model", "hybrid")
 POLICIES: list[tuple[str, Mapping[str, Any]]] = [
@@ -45,10 +45,11 @@ def made(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactor
     return engine, traced(engine, tmp_path_factory.mktemp("traces") / "trace.jsonl", request.param)
 
 
-def real_rounds(engine: forerun.Engine, eos: frozenset[int] = frozenset()) -> list[list[Round]]:
-    """One prompt after the other, as a replay goes."""
+def real_rounds(engine: forerun.Engine, trace: Trace) -> list[list[Round]]:
+    """One prompt after the other, in the trace's order, as a replay goes."""
     return [
-        list(drive(engine.rounds(Context(list(prompt), Seeded(0), max_new_tokens=NEW, eos=eos)))) for prompt in PROMPTS
+        list(drive(engine.rounds(Context(list(one.prompt), Seeded(0), max_new_tokens=NEW, eos=engine.eos))))
+        for one in trace.answers
     ]
 
 
@@ -75,7 +76,7 @@ def test_a_replay_has_the_rounds_of_the_real_run(
     made: tuple[forerun.Engine, Trace], name: str, options: Mapping[str, Any]
 ) -> None:
     engine, trace = made
-    real = real_rounds(engine.using(engine.drafter, name, policy_options=options))
+    real = real_rounds(engine.using(engine.drafter, name, policy_options=options), trace)
     make, seen = policy_factory(name, options), []
     found = Replay(trace, constant(0.1)).policy(lambda: Watched(make(), seen))
 
@@ -104,7 +105,7 @@ def test_an_end_of_sequence_ends_drafts_and_answers_as_in_the_real_run(tmp_path:
     for k in (1, 2, 3, 5):
         seen: list[Round] = []
         Replay(trace, constant(0.1)).policy(lambda k=k, seen=seen: Watched(Fixed(k), seen))
-        real = real_rounds(engine.using(engine.drafter, "fixed", policy_options={"k": k}), engine.eos)
+        real = real_rounds(engine.using(engine.drafter, "fixed", policy_options={"k": k}), trace)
         assert lengths(seen) == lengths([one for rounds in real for one in rounds if not one.prefill])
 
 
