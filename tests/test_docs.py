@@ -43,9 +43,15 @@ def test_links_lead_somewhere(document: Path) -> None:
     assert [target for target in local if not (document.parent / target).exists()] == []
 
 
+def leaves(command: Any) -> list[Any]:
+    """The commands that run something, those under a common name included."""
+    inner = vars(command).get("commands")
+    return [command] if inner is None else [leaf for one in inner.values() for leaf in leaves(one)]
+
+
 @pytest.mark.parametrize("document", DOCUMENTS, ids=lambda path: path.name)
 def test_every_flag_exists(document: Path) -> None:
-    commands = vars(typer.main.get_command(app))["commands"].values()
+    commands = leaves(typer.main.get_command(app))
     known = {flag for command in commands for one in command.params for flag in (*one.opts, *one.secondary_opts)}
     written = set(re.findall(r"(?<![\w-])--[a-z][a-z-]*[a-z]\b", document.read_text(encoding="utf-8")))
 
