@@ -50,8 +50,12 @@ def test_nothing_ahead_pays_nothing() -> None:
 
 @pytest.mark.parametrize(("acceptance", "ratio", "slope"), [(0.6, 0.05, 0.02), (0.8, 0.1, 0.0), (0.9, 0.3, 0.05)])
 def test_a_steady_world_is_drafted_at_its_best_fixed_length(acceptance: float, ratio: float, slope: float) -> None:
-    world = World(steady(acceptance, 12, 100), ratio, lambda rows: 1 + slope * (rows - 1))
-    best = max(speed(world, fixed.build(k=k)) for k in range(1, 13))
+    world = World(steady(acceptance, 40, 100), ratio, lambda rows: 1 + slope * (rows - 1))
+
+    def promised(k: int) -> float:
+        return (1 - acceptance ** (k + 1)) / (1 - acceptance) / (k * ratio + 1 + slope * k)
+
+    best = speed(world, fixed.build(k=max(range(1, 21), key=promised)))
     assert speed(world, build(draft_ratio=ratio, row_ratio=slope)) > 0.98 * best
 
 

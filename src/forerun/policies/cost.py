@@ -11,14 +11,13 @@ With constant V, d and acceptance a, m = 1 decides, and it stops when P(some rej
 the theorem of SpecDec++ (arXiv 2405.19715), threshold (c2 + D) / (c1 + c2 + D), with c1 = d and c1 + c2 + D = a / lambda:
 what it leaves as an unknown constant D is here the price of time. Plain decoding's price and a = 1 give D = 0.
 
-S and a are counted online (estimate.py), d and V measured or given (pace.py). lambda is the rate that this request reaches,
-or, for drafts without signals, that the best plan promises. Lengths never tried are judged by shorter ones, with some
-optimism, so that they are tried if they might pay.
+S and a are counted online (estimate.py), d and V measured or given (pace.py). lambda is the rate that the best fixed length
+promises by these counts, for the running request's ease: it moves less than the rate reached, which is luck in part. Lengths
+never tried are judged by shorter ones, with some optimism, so that they are tried if they might pay.
 """
 
 from __future__ import annotations
 
-from bisect import bisect_right
 from collections.abc import Callable, Hashable, Iterable, Sequence
 from math import prod
 from typing import final
@@ -28,9 +27,9 @@ from .base import POLICIES, LengthPolicy, PolicyFactory, Readings, confidence, h
 from .estimate import Acceptance, confidence_bin
 from .pace import GivenPace, MeasuredPace, Pace
 
-FADE = 0.95  # of tokens and time in the rate, a round
+FADE = 0.95  # of what drafts are like in general, a round
 EASE_FADE, IDLE_FADE = 0.7, 0.9
-EASE_EDGES = (0.35, 0.7)
+EASE_EDGE = 0.5
 Reading = tuple[bool, int]
 
 
@@ -53,12 +52,11 @@ def pays(
 
 @final
 class Knowledge:
-    """What requests share: acceptance counts, costs and the rate that a request begins with."""
+    """What requests share: acceptance counts, costs, and what drafts are like."""
 
     def __init__(self, pace: Pace) -> None:
         self.acceptance = Acceptance()
         self.pace = pace
-        self.rate: float | None = None
         self.ease = 0.5  # share of the verified tokens that were accepted
         self.with_row = 0.5  # share of the drafts whose steps have a row
 
@@ -72,7 +70,6 @@ class CostAware(LengthPolicy):
         self._retry = retry
         self._readings = Readings(_read)
         self._ease: float | None = None
-        self._tokens = self._time = 0.0
         self._idle = 0
         self._price: float | None = None
 
@@ -96,9 +93,6 @@ class CostAware(LengthPolicy):
             counts.learn([*self._of_token(i, reading), *self._of_place(i, readings[:i])], i < accepted)
         with_row = bool(readings) and readings[-1][0]
         pace.learn(with_row, len(steps), round)
-        self._tokens = FADE * self._tokens + len(round.tokens)
-        self._time = FADE * self._time + len(steps) * pace.step(with_row) + pace.verify(len(round.draft) + 1)
-        self._knowledge.rate = self._reached()
         self._idle = 0 if steps else self._idle + 1
         if not steps and self._ease is not None:
             self._ease += (1 - IDLE_FADE) * (self._knowledge.ease - self._ease)
@@ -116,18 +110,7 @@ class CostAware(LengthPolicy):
         return with_row * pace.step(True) + (1 - with_row) * pace.step(False)
 
     def _rate(self) -> float:
-        """Tokens per time: what this request has reached, as far as its drafts have signals, else what a plan promises."""
-        share = self._knowledge.with_row
-        return share * self._reached() + (1 - share) * self._promised()
-
-    def _reached(self) -> float:
-        """A request begins with two rounds' worth of what earlier ones reached."""
-        round_time = self._knowledge.pace.verify(1)
-        begun = self._knowledge.rate or 1 / round_time
-        return (self._tokens + 2 * begun * round_time) / (self._time + 2 * round_time)
-
-    def _promised(self) -> float:
-        """The best rate of all fixed lengths, at the acceptance counted so far."""
+        """Tokens per time at the best fixed length, by the acceptance counted so far and this request's ease."""
         verify, step = self._knowledge.pace.verify, self._step(self._knowledge.with_row)
         survives = tokens = 1.0
         rate = 1 / verify(1)
@@ -161,7 +144,7 @@ class CostAware(LengthPolicy):
 
     def _ease_bin(self) -> int:
         """How well this request's drafts have done lately; 0 before the first."""
-        return 0 if self._ease is None else 1 + bisect_right(EASE_EDGES, self._ease)
+        return 0 if self._ease is None else 1 + (self._ease >= EASE_EDGE)
 
 
 def _read(step: Step) -> Reading:
