@@ -2,14 +2,22 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from functools import cache
+from pathlib import Path
 from typing import Any
 
 import pytest
 import torch
 
 from forerun import DRAFTERS, POLICIES, Engine, load
-from forerun.testing import save_tiny_adapter, tiny_model
+from forerun.models.heads import Pair
+from forerun.models.identity import identity_of
+from forerun.models.load import Module
+from forerun.testing import save_tiny_adapter, save_tiny_classifier, save_tiny_head, tiny_model
+from forerun.train.adapter import AdapterRecipe, shape_like
+from forerun.train.adapter_run import AdapterRun, train_adapter
+from forerun.train.examples import Example
 
 PROMPTS = ([5, 6, 7, 8, 5, 6, 7], [1], [2, 3] * 12, list(range(30, 50)))
 NEW = 16
@@ -33,16 +41,44 @@ POLICY_VARIANTS: dict[str, list[dict[str, Any]]] = {
 }
 
 
+HEADS: dict[str, tuple[str, Callable[[Path, Pair], Path]]] = {
+    "acceptance_head": ("head", lambda place, pair: save_tiny_head(place, pair, 32)),
+    "disco": ("classifier", save_tiny_classifier),
+}
+PLACE: list[Path] = []
 ADAPTERS: dict[str, str] = {}
 
 
 @pytest.fixture(scope="module", autouse=True)
+def heads(tmp_path_factory: pytest.TempPathFactory) -> None:
+    PLACE[:] = [tmp_path_factory.mktemp("heads")]
+
+
+@pytest.fixture(scope="module", autouse=True)
 def adapters(tmp_path_factory: pytest.TempPathFactory) -> None:
-    """Saved exit adapters, under their inputs and exit layers."""
-    for name in ("state 2", "state+token 2", "state+token 4"):
-        inputs, layer = name.split()
-        place = tmp_path_factory.mktemp("adapters") / "adapter"
-        ADAPTERS[name] = str(save_tiny_adapter(place, target(), int(layer), inputs))
+    """Exit adapters under their inputs and exit layers: a random one, and two that have learnt the prompts' answers."""
+    folder = tmp_path_factory.mktemp("adapters")
+    ADAPTERS["state+token 2"] = str(save_tiny_adapter(folder / "random", target(), 2, "state+token"))
+    answers = [Example((*prompt, *greedy_by_transformers(tuple(prompt))), len(prompt)) for prompt in PROMPTS]
+    for inputs, layer in (("state", 2), ("state+token", 4)):
+        run = AdapterRun(
+            shape=shape_like(target().config, layer, inputs, depth=1),
+            recipe=AdapterRecipe(epochs=40, learning_rate=5e-3, warmup=5, vocabulary=97),
+            examples=answers,
+            stores=(),
+            output=folder / inputs,
+            held_out=0.25,
+        )
+        module = Module(target(), None, "tiny", None)
+        train_adapter(
+            run,
+            module,
+            identity_of(target(), None),
+            engine=lambda: load(target()),
+            begin=lambda what, ticks: lambda: None,
+            log=lambda now: None,
+        )
+        ADAPTERS[f"{inputs} {layer}"] = str(run.output)
 
 
 @cache
@@ -65,7 +101,17 @@ def policies() -> list[tuple[str, dict[str, Any]]]:
 def engine(drafter: str, options: dict[str, Any], policy: str, policy_options: dict[str, Any]) -> Engine:
     given = {"model": models, "adapter": ADAPTERS.__getitem__}
     built = {name: given[name](value) if name in given else value for name, value in options.items()}
-    return load(target(), drafter=drafter, policy=policy, drafter_options=built, policy_options=policy_options)
+    alone = load(target(), drafter=drafter, drafter_options=built)
+    return alone.using(alone.drafter, policy, policy_options={**trained(policy, alone.pair), **policy_options})
+
+
+def trained(policy: str, pair: Pair) -> dict[str, Any]:
+    """The options of a policy that was trained for the pair, with a random head; a rule of arithmetic needs none."""
+    if policy not in HEADS:
+        return {}
+    option, save = HEADS[policy]
+    place = PLACE[0] / f"{policy} {pair.drafter}"
+    return {option: str(place if place.exists() else save(place, pair))}
 
 
 @cache
@@ -124,6 +170,14 @@ def test_drafting_with_the_target_itself_accepts_everything() -> None:
             stats = built.generate(PROMPTS[0], max_new_tokens=21, temperature=temperature, seed=1).stats
             assert stats.acceptance == 1
             assert stats.rounds == 4
+
+
+@pytest.mark.parametrize("adapter", ["state 2", "state+token 4"])
+def test_an_adapter_that_has_learnt_drafts_what_is_accepted(adapter: str) -> None:
+    built = engine("exit_adapter", {"adapter": adapter}, "fixed", {"k": 4})
+    results = built.generate(list(PROMPTS), max_new_tokens=NEW)
+    assert sum(result.stats.accepted for result in results) > NEW
+    assert any(result.stats.acceptance < 1 for result in results)
 
 
 @pytest.mark.parametrize("drafter", DRAFTERS.names)
