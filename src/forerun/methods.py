@@ -16,6 +16,7 @@ from .policies import (
     disco,
     entropy,
     fixed,
+    governor,
     heuristic,
     roc,
     threshold,
@@ -27,7 +28,20 @@ DEFAULT_DRAFTER, DEFAULT_POLICY = "lookup", "fixed"
 
 REGISTERED = (
     *(none, draft_model, exit_adapter, lookup, self_draft, hybrid),
-    *(fixed, threshold, heuristic, adaptive, acceptance_head, disco, confidence_product, entropy, roc, cost, bounded),
+    *(
+        fixed,
+        threshold,
+        heuristic,
+        adaptive,
+        acceptance_head,
+        disco,
+        confidence_product,
+        entropy,
+        roc,
+        cost,
+        bounded,
+        governor,
+    ),
 )
 
 

@@ -1,0 +1,119 @@
+"""Speculation is switched off where it makes decoding slower, and on again when a probe shows that it pays.
+
+An account is kept in plain rounds. A round with a draft puts in the tokens that it emitted and takes out its time over that
+of a plain round, so a draft that doesn't pay draws the account down, and a good one fills it up to a limit. Every token adds
+the small share that may be lost. When nothing is left, the policy asks for no draft, which makes the loop decode plainly.
+After some rounds, twice as many after each failure, and once the account holds what a probe is expected to lose, a few
+rounds are drafted again; if those gained, speculation goes on. So whatever the drafter does, the time lost against
+plain decoding is at most the share, and a few rounds.
+
+A plain round's time is measured: at the start, while off, and now and then while on. The account is shared by the requests
+of an engine, since a bad drafter is bad for the next request too.
+"""
+
+from __future__ import annotations
+
+from collections import deque
+from collections.abc import Sequence
+from statistics import median
+from typing import Any, final
+
+from ..core import Round, Step
+from .base import POLICIES, LengthPolicy, PolicyFactory
+
+MEASURED_FIRST, NEWEST = 3, 15  # plain rounds
+MEASURE_AGAIN = 128  # drafted rounds
+PROBE = 4  # rounds; the first pays for bringing the drafter up to date, so its gain decides nothing
+SHORTEST_REST, LONGEST_REST = 16, 1024
+FADE = 0.8
+
+
+@final
+class Account:
+    """Gains and losses against plain decoding, and what follows from them."""
+
+    def __init__(self, credit: float, loss: float) -> None:
+        self._limit = 2 * credit
+        self._loss = loss
+        self._credit = credit
+        self._plain: deque[float] = deque(maxlen=NEWEST)
+        self._expected = 0.0  # gain of a drafted round
+        self._drafted = 0  # rounds since the last plain one
+        self._rest = SHORTEST_REST
+        self._rested: int | None = None  # plain rounds since drafting was switched off; None while it is on
+        self._probe: list[float] | None = None
+
+    @property
+    def holds_back(self) -> bool:
+        """Whether the next round should be plain."""
+        if len(self._plain) < MEASURED_FIRST or self._drafted >= MEASURE_AGAIN:
+            return True
+        if self._rested is None or self._probe is not None:
+            return False
+        price = min(max(1.0, -PROBE * self._expected), self._limit)
+        return self._rested < self._rest or self._credit < price
+
+    def learn(self, round: Round) -> None:
+        seconds = round.timing.draft + round.timing.verify
+        if seconds <= 0:  # a round that nobody timed
+            return
+        if round.held_back:
+            self._plain.append(seconds)
+            self._drafted = 0
+            self._put(self._loss * len(round.tokens))
+            if self._rested is not None and self._probe is None:
+                self._rested += 1
+        elif self._plain:
+            self._judge(len(round.tokens), seconds / median(self._plain))
+
+    def _judge(self, tokens: int, plain_rounds: float) -> None:
+        gain = tokens - plain_rounds
+        self._drafted += 1
+        self._put(gain + self._loss * tokens)
+        self._expected = FADE * self._expected + (1 - FADE) * gain
+        if self._rested is not None:
+            self._probe = [*(self._probe or []), gain]
+            if len(self._probe) == PROBE and sum(self._probe[1:]) > 0 and self._credit > 0:
+                self._rested, self._probe, self._rest = None, None, SHORTEST_REST
+            elif len(self._probe) == PROBE or self._credit <= 0:
+                self._rested, self._probe, self._rest = 0, None, min(2 * self._rest, LONGEST_REST)
+        elif self._credit <= 0:
+            self._rested = 0
+
+    def _put(self, amount: float) -> None:
+        self._credit = min(self._credit + amount, self._limit)
+
+
+@final
+class Governor(LengthPolicy):
+    def __init__(self, inner: LengthPolicy, account: Account) -> None:
+        self.trained_for = inner.trained_for
+        self._inner = inner
+        self._account = account
+
+    def should_stop(self, steps: Sequence[Step]) -> bool:
+        return (not steps and self._account.holds_back) or self._inner.should_stop(steps)
+
+    def observe(self, steps: Sequence[Step], round: Round) -> None:
+        self._account.learn(round)
+        self._inner.observe(steps, round)
+
+
+@POLICIES("governor", source="forerun")
+def build(
+    *, inner: str = "cost", credit: float = 4.0, loss: float = 0.02, carry: bool = True, **options: Any
+) -> PolicyFactory:
+    """Another policy (inner, with its own options), switched off while plain decoding is faster.
+
+    credit: how many plain rounds' time may be lost before anything was gained. loss: the share of the time that probing may
+    cost. carry shares the account between requests.
+    """
+    if not 0 < credit < float("inf"):
+        raise ValueError(f"credit must be above 0 and finite, got {credit}")
+    if not 0 < loss < 1:
+        raise ValueError(f"loss must be in (0, 1), got {loss}")
+    if inner == "governor":
+        raise ValueError("inner must be another policy than 'governor' itself")
+    make = POLICIES.check(inner, options).build(**options)
+    shared = Account(credit, loss)
+    return lambda: Governor(make(), shared if carry else Account(credit, loss))
