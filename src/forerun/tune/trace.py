@@ -168,12 +168,9 @@ def _save_hidden(folder: Path, answer: TracedAnswer) -> None:
 
 
 def _same(known: TraceHeader, wanted: TraceHeader, path: Path) -> TraceHeader:
-    """The file's header, if only costs and circumstances differ."""
-    differing = [
-        name
-        for name, value in replace(known, costs=None, about={}).as_dict().items()
-        if value != replace(wanted, costs=None, about={}).as_dict()[name]
-    ]
+    """The file's header, if only costs, circumstances and the model's name differ."""
+    there, here = (replace(header, model="", costs=None, about={}).as_dict() for header in (known, wanted))
+    differing = [name for name, value in there.items() if value != here[name]]
     if differing:
         raise ValueError(f"{path} holds a trace that differs in {', '.join(differing)}; write to another file")
     return known
