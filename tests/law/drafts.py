@@ -28,6 +28,8 @@ def chain(target: TableSequence) -> Drafter:
 class Shelf:
     """In the place of a Pool."""
 
+    identity = None
+
     def __init__(self, table: Table) -> None:
         self._table = table
         self.runner = TableSequence(table)

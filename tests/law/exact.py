@@ -234,7 +234,8 @@ class TableSequence:
 
     def _rows(self, table: Any, texts: Sequence[tuple[int, ...]], taps: frozenset[int]) -> Rows:
         rows = RowList(Row(table, text) for text in texts)
-        return Rows(rows, None, {layer: torch.zeros(len(rows), 1) for layer in taps})  # type: ignore[arg-type]
+        hidden = torch.eye(PROMPT + 1)[[text[-1] for text in texts]]  # a state tells the token that was read
+        return Rows(rows, hidden, {layer: torch.zeros(len(rows), 1) for layer in taps})  # type: ignore[arg-type]
 
 
 @dataclass(frozen=True)

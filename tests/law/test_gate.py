@@ -1,12 +1,12 @@
 """The gate: over all draws and coins of several rounds, what is written follows the target's law exactly."""
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import replace
 from fractions import Fraction
 
 import pytest
 
-from forerun.core import ROOT, Draft
+from forerun.core import ROOT, Draft, Step
 from forerun.drafters.base import Drafter
 from forerun.drafters.lookup import Lookup
 from forerun.drafters.none import NoDraft
@@ -17,8 +17,8 @@ from forerun.policies.heuristic import Heuristic
 from forerun.policies.threshold import Threshold
 from forerun.verify import verify
 
-from . import drafts
-from .exact import WITH_HISTORY, Enumerated, FractionLaw, Scenario, Table, TableSequence, branches, truth, written
+from . import drafts, trained
+from .exact import WITH_HISTORY, Enumerated, FractionLaw, Scenario, Table, TableSequence, branches, loop, truth, written
 
 pytestmark = pytest.mark.usefixtures("tables")
 
@@ -41,6 +41,8 @@ POLICIES: dict[str, Callable[[], LengthPolicy]] = {
     "threshold": lambda: Threshold(0.4, 3),
     "bounded": lambda: Bounded(Threshold(0.6, 9), 1, 2),
     "heuristic": lambda: Heuristic(1, 3),
+    "acceptance head": trained.acceptance_head,
+    "disco": trained.disco,
     "learnt": drafts.Learnt,
     "skips after zero": drafts.SkipsAfterZero,
     "never": drafts.Never,
@@ -175,3 +177,26 @@ def test_the_tables_have_tokens_that_only_one_side_allows() -> None:
         laws = [(target.law(text), draft.law(text)) for text in texts]
         assert any(p.probability(t) == 0 < q.probability(t) for p, q in laws for t in range(target.vocabulary))
         assert any(q.probability(t) == 0 < p.probability(t) for p, q in laws for t in range(target.vocabulary))
+
+
+@pytest.mark.parametrize("name", ["acceptance head", "disco"])
+def test_the_trained_rules_stop_early_and_late(name: str) -> None:
+    """So that the gate sees them decide: drafts of several lengths come up, by what was drafted."""
+    target, draft = PAIRS["dense"]
+    lengths = set()
+
+    def run(chance: Enumerated) -> int:
+        policy = POLICIES[name]()
+        steps: list[Step] = []
+
+        class Noted(LengthPolicy):
+            def should_stop(self, given: Sequence[Step]) -> bool:
+                steps[:] = given
+                return policy.should_stop(given)
+
+        loop(Scenario(target, drafts.chain, Noted, draft), chance, 2)
+        return len(steps)
+
+    for length, _, _ in branches(run):
+        lengths.add(length)
+    assert len(lengths) >= 2
