@@ -82,6 +82,7 @@ def test_a_kill_while_rows_are_written_loses_one_text(tmp_path: Path) -> None:
     with (tmp_path / "layer-2.bf16").open("ab") as file:
         file.write(b"half a row")
     assert held(tmp_path) == list(TEXTS[:2])
+    assert (tmp_path / "layer-2.bf16").stat().st_size == 5 * WIDTH * 2
     fill(tmp_path)
     assert held(tmp_path) == list(TEXTS)
 
