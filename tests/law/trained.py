@@ -36,10 +36,10 @@ CLASSIFIER = LookaheadClassifier(
             "mean": torch.zeros(4),
             "deviation": torch.ones(4),
             # surer with the largest probability, less so with the entropy and the place in the draft
-            "in.weight": torch.tensor([[8.0, 0.0, -1.0, -0.5]]),
+            "in.weight": torch.tensor([[20.0, 0.0, -1.0, -0.5]]),
             "in.bias": torch.tensor([100.0]),
             "out.weight": torch.ones(1, 1),
-            "out.bias": torch.tensor([-102.5]),
+            "out.bias": torch.tensor([-107.4]),
         },
         0.5,
     )
