@@ -4,7 +4,7 @@ VENV := .venv
 BIN := $(VENV)/bin
 READY := $(VENV)/.ready
 
-.PHONY: demo test lint format bench bench-qwen peers clean
+.PHONY: demo test lint format bench bench-qwen peers layerskip exit-adapter clean
 
 demo: $(READY)
 	$(BIN)/forerun demo
@@ -44,6 +44,40 @@ bench-qwen: $(READY)
 	$(BIN)/forerun bench $(PEERS)/models/qwen2.5-coder-1.5b.gguf --suite $(SUITE) --threads $(shell nproc) \
 		--weights int4 --categories mt_bench,qa,math_reasoning --per-category 3 --max-new-tokens 64 \
 		--methods $(PEERS)/models/pair.json,default --predict --json benchmarks/qwen-pair-int4.json
+
+# training, what it gives and what it costs: about an hour and a half each on two cores; weights go to RUNS
+RUNS ?= .runs
+GRAMMAR = $(RUNS)/grammar
+FINE_TUNE = $(BIN)/forerun train layerskip smollm2 --data $(GRAMMAR)/train.jsonl --learning-rate 3e-4 --schedule cosine \
+	--warmup 20 --steps 250 --save-every 50 --seed 0
+JUDGE = $(BIN)/forerun train report $(RUNS)/layerskip --against $(RUNS)/ordinary --data $(GRAMMAR)/test.jsonl \
+	--exit-layer 5 --exit-layer 6 --exit-layer 8 --exit-layer 10 --lengths 2,4,6,8 --timed 24 --max-new-tokens 64 \
+	--vocabulary 1024 --vocabulary-text $(GRAMMAR)/train.jsonl
+
+layerskip: $(READY)
+	$(BIN)/python benchmarks/layerskip/grammar.py $(GRAMMAR)
+	$(FINE_TUNE) --p-max 0.1 --curriculum rotational --rotation 8 --output $(RUNS)/layerskip
+	$(FINE_TUNE) --p-max 0 --e-scale 0 --output $(RUNS)/ordinary
+	$(JUDGE) --dtype bfloat16 --output benchmarks/layerskip/bf16
+	$(JUDGE) --dtype float32 --timed 8 --output benchmarks/layerskip/float32
+	$(JUDGE) --weights int4 --output benchmarks/layerskip/int4
+
+ADAPTER = $(BIN)/forerun train exit-adapter smollm2 --data $(RUNS)/answers.jsonl --states $(RUNS)/states --seed 0
+
+exit-adapter: $(READY) $(PEERS)/.ready
+	$(BIN)/forerun train prompts smollm2 --dtype bfloat16 -o $(RUNS)/prompts.jsonl --count 2200 --exclude $(SUITE)
+	$(BIN)/forerun train answers smollm2 $(RUNS)/prompts.jsonl --dtype bfloat16 -o $(RUNS)/answers.jsonl --exclude $(SUITE) \
+		--max-new-tokens 160 --states $(RUNS)/states --layers 10,15,30
+	$(ADAPTER) --exit-layer 30 --epochs 5 -o $(RUNS)/adapter-30
+	$(ADAPTER) --exit-layer 15 --inputs state --epochs 3 -o $(RUNS)/adapter-15
+	$(ADAPTER) --exit-layer 10 --inputs state --epochs 3 -o $(RUNS)/adapter-10
+	$(BIN)/python benchmarks/adapters/sweep.py benchmarks/adapters/sweep.json $(SUITE) \
+		$(RUNS)/adapter-10 $(RUNS)/adapter-15 $(RUNS)/adapter-30
+	$(BIN)/python benchmarks/adapters/methods.py $(RUNS)/adapter-30 $(RUNS)/methods
+	$(BENCH) --dtype bfloat16 --per-category 4 --methods plain,default,$(RUNS)/methods/adapter.json,$(RUNS)/methods/hybrid.json \
+		--json benchmarks/adapters/bf16.json
+	$(BENCH) --weights int4 --per-category 4 --methods default,$(RUNS)/methods/hybrid-int4.json \
+		--peers llama.cpp --peer-python llama.cpp=$(PEERS)/llamacpp/bin/python --json benchmarks/adapters/int4.json
 
 # other engines, each in an environment of its own; llama.cpp is compiled, which takes some ten minutes
 peers: $(PEERS)/.ready
