@@ -179,6 +179,13 @@ def test_another_models_adapter_is_refused(tmp_path: Path) -> None:
             load(other, drafter="exit_adapter", drafter_options={"adapter": place})
 
 
+def test_an_adapter_of_an_exit_that_the_model_lacks_is_refused(tmp_path: Path) -> None:
+    model = tiny_model("llama")
+    place = save_tiny_adapter(tmp_path / "adapter", model, 4, "state")
+    with pytest.raises(ValueError, match=r"the exit layer must be in 1..3 for a model of 4 layers .*, got 4"):
+        load(model, drafter="exit_adapter", drafter_options={"adapter": str(place)})
+
+
 def test_a_path_without_an_adapter_is_refused(tmp_path: Path) -> None:
     model = tiny_model("llama")
     with pytest.raises(ModelNotFound, match="no exit adapter at"):
