@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -36,6 +37,7 @@ POLICIES: list[tuple[str, Mapping[str, Any]]] = [
     ("confidence_product", {"max_steps": 6}),
     ("entropy", {"max_steps": 6}),
     ("roc", {"max_steps": 6}),
+    ("adaptive", {"max_steps": 6}),
 ]
 
 
@@ -53,8 +55,11 @@ def real_rounds(engine: forerun.Engine, trace: Trace) -> list[list[Round]]:
     ]
 
 
-def lengths(rounds: list[Round]) -> list[tuple[int, int, int, tuple[int, ...], int]]:
-    return [(one.start, len(one.draft), len(one.verdict.path), one.tokens, len(one.verdict.tokens)) for one in rounds]
+def lengths(rounds: list[Round]) -> list[tuple[object, ...]]:
+    return [
+        (one.start, len(one.draft), len(one.verdict.path), one.tokens, len(one.verdict.tokens), one.held_back)
+        for one in rounds
+    ]
 
 
 class Watched(LengthPolicy):
@@ -122,6 +127,7 @@ def test_counts_and_time_follow_from_agreement_and_costs() -> None:
             "acceptance": 3 / 5,
             "discard_rate": 2 / 6,
             "verification_rate": 3 / 6,
+            "held_back_rounds": 0,
             "clipped_rounds": 0,
             "tokens": 6,
             "rounds": 3,
@@ -151,6 +157,39 @@ def test_a_policy_sees_signals_and_times_but_no_more_steps_than_it_pulled() -> N
     assert [step.forward_seconds for step in steps] == pytest.approx([0.0005, 0.0005])
     assert round.timing.draft == round.timing.draft_forward == pytest.approx(0.001)
     assert round.timing.forward == pytest.approx(0.001)
+
+
+class Resting(LengthPolicy):
+    """Wants a draft in every other round."""
+
+    def __init__(self) -> None:
+        self._turn = 0
+
+    def should_stop(self, steps: Any) -> bool:
+        return self._turn % 2 == 0 or len(steps) >= 2
+
+    def observe(self, steps: Any, round: Round) -> None:
+        self._turn += 1
+
+
+def test_rounds_that_a_policy_holds_back_are_told_as_the_loop_tells_them(made: tuple[forerun.Engine, Trace]) -> None:
+    engine, trace = made
+    seen: list[Round] = []
+    found = Replay(trace, constant(0.1)).policy(lambda: Watched(Resting(), seen))
+    real = real_rounds(engine.using(engine.drafter, Resting), trace)
+
+    assert lengths(seen) == lengths([one for rounds in real for one in rounds if not one.prefill])
+    assert 0.4 < found.as_dict()["held_back_rounds"] < 0.7
+
+
+def test_the_governor_lets_a_good_drafter_draft_and_stops_a_bad_one() -> None:
+    good = by_hand(*[[(min(4, 39 - known), [0.9] * min(4, 39 - known)) for known in range(1, 40)]] * 4)
+    bad = by_hand(*[[(0, [0.9] * min(4, 39 - known)) for known in range(1, 40)]] * 4)
+    make = partial(policy_factory, "governor", {"inner": "fixed", "k": 4})
+
+    assert Replay(good, constant(0.1)).policy(make()).speedup > 2
+    assert Replay(bad, constant(0.3)).policy(policy_factory("fixed", {"k": 4})).speedup < 0.5
+    assert Replay(bad, constant(0.3)).policy(make()).speedup > 0.9
 
 
 def test_each_answer_has_a_policy_of_its_own() -> None:

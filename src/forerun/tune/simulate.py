@@ -18,8 +18,8 @@ from ..stats import Stats
 from ..traces import Position, Trace, TracedAnswer
 from .round_costs import RoundCosts
 
-# how many of these steps are drafted where so many of an answer's tokens are known
-Choice = Callable[[int, Sequence[Step]], int]
+# how many of these steps are drafted where so many of an answer's tokens are known; None: the policy wants no draft
+Choice = Callable[[int, Sequence[Step]], int | None]
 Observe = Callable[[Sequence[Step], Round], None]
 
 
@@ -46,6 +46,7 @@ class Simulated:
             "acceptance": stats.acceptance,
             "discard_rate": stats.discard_rate,
             "verification_rate": stats.verification_rate,
+            "held_back_rounds": stats.held_back / stats.rounds if stats.rounds else 0.0,
             "clipped_rounds": self.clipped / stats.rounds if stats.rounds else 0.0,
             "tokens": stats.decoded,
             "rounds": stats.rounds,
@@ -97,10 +98,11 @@ class Replay:
         known, unread = 1, True
         while known < len(answer.tokens):
             steps = self._steps[number][known - 1]
-            drafted = steps[: choose(known, steps)]
+            length = choose(known, steps)
+            drafted = steps[: length or 0]
             reads = unread and any(map(self.costs.pays, drafted))
             unread = unread and not reads
-            round = self._round(answer, known, drafted, reads)
+            round = replace(self._round(answer, known, drafted, reads), held_back=length is None)
             observe(drafted, round)
             yield round
             known += len(round.tokens)
@@ -154,9 +156,11 @@ def _by_place(lengths: Sequence[int], known: int, steps: Sequence[Step]) -> int:
     return lengths[known - 1]
 
 
-def _pulled(policy: LengthPolicy, room: int, known: int, steps: Sequence[Step]) -> int:
-    """How many steps the loop pulls of these, in an answer of so much room (decode._collect)."""
+def _pulled(policy: LengthPolicy, room: int, known: int, steps: Sequence[Step]) -> int | None:
+    """How many steps the loop pulls of these, in an answer of so much room, as decode does."""
+    if policy.should_stop([]):
+        return None
     pulled = 0
-    while pulled < room - known - 1 and not policy.should_stop(steps[:pulled]) and pulled < len(steps):
+    while pulled < room - known - 1 and not (pulled and policy.should_stop(steps[:pulled])) and pulled < len(steps):
         pulled += 1
     return pulled
