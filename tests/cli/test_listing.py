@@ -44,7 +44,8 @@ def test_tables_say_the_same_to_a_reader(forerun: Call) -> None:
     assert "--exit-layer" in out
     assert "2404.16710" in out
     assert "needed" in out
-    assert "default 3" in forerun("policies").out
+    assert "default 3" in out
+    assert "heuristic" in forerun("policies").out
 
 
 def test_bundled_models_and_tested_families_are_listed(forerun: Call) -> None:
