@@ -48,10 +48,11 @@ class SelfDraft(Drafter):
             drafted.append(step.tokens[0])
 
     async def read(self, ids: Series[int], given: int) -> Rows:
-        """Each row sees the whole model's keys before it, as the first of a draft does."""
+        """Each row sees the whole model's keys before it, as the first of a draft does; an early exit's own are the same."""
         new = ids[given - 1 :]
         await self._target.sync(ids[: given - 1])
-        await self._target.forward(new, want=0)
+        if self._plan.resumes_at is None:
+            await self._target.forward(new, want=0)
         rows = await self._target.forward(new, range(ROOT, len(new) - 1), plan=self._plan)
         self._target.drop()
         return rows

@@ -33,6 +33,12 @@ class HeadRun:
     cost: float = 0.1
     max_batch: int = 8
 
+    def __post_init__(self) -> None:
+        if not self.cost > 0:
+            raise ValueError(f"a draft step's cost must be above 0 target forwards, got {self.cost}")
+        if self.max_batch < 1:
+            raise ValueError(f"at least 1 answer must go through a forward, got {self.max_batch}")
+
 
 @dataclass(frozen=True, slots=True)
 class HeadReport:
@@ -89,7 +95,7 @@ def train_head(run: HeadRun, engine: Engine, begin: Callable[[str, int], Callabl
         constant=fitted.constant,
         divergence=fitted.divergence,
         epoch=fitted.epoch,
-        h=1 - survival,
+        h=round(1 - survival, 4),
         time_per_token=time,
         seconds=perf_counter() - begun,
     )
