@@ -24,7 +24,7 @@ from forerun.tune.oracle import oracle
 from forerun.tune.round_costs import RoundCosts, calibrated, constant
 from forerun.tune.simulate import Replay
 
-from .traced import NEW, PAIR, by_hand, engine_with, traced
+from .traced import NEW, PAIR, adapter_of, by_hand, engine_with, model, traced
 
 DRAFTERS = ("lookup", "self", "draft_model", "hybrid")
 POLICIES: list[tuple[str, Mapping[str, Any]]] = [
@@ -74,6 +74,22 @@ class Watched(LengthPolicy):
     def observe(self, steps: Any, round: Round) -> None:
         self._seen.append(round)
         self._inner.observe(steps, round)
+
+
+@pytest.mark.parametrize(("inputs", "exit_layer"), [("state", 2), ("state+token", 4)])
+def test_adapters_that_read_the_targets_states_are_traced_as_they_draft(
+    tmp_path: Path, inputs: str, exit_layer: int
+) -> None:
+    target = model()
+    adapter = adapter_of(target, tmp_path, inputs, exit_layer)
+    engine = forerun.load(target, drafter="exit_adapter", drafter_options={"adapter": str(adapter)})
+    trace = traced(engine, tmp_path / "t.jsonl", "exit_adapter")
+    assert max(one.agreed for answer in trace.answers for one in answer.positions) > 1
+    for name, options in POLICIES[1:4]:
+        make, seen = policy_factory(name, options), []
+        Replay(trace, constant(0.1)).policy(lambda make=make, seen=seen: Watched(make(), seen))
+        real = real_rounds(engine.using(engine.drafter, name, policy_options=options), trace)
+        assert lengths(seen) == lengths([one for rounds in real for one in rounds if not one.prefill])
 
 
 @pytest.mark.parametrize(("name", "options"), POLICIES, ids=str)

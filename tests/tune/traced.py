@@ -13,9 +13,13 @@ import forerun
 from forerun.core import Signals
 from forerun.cost import Costs
 from forerun.models.heads import Pair
-from forerun.models.identity import Identity
-from forerun.testing import tiny_model
+from forerun.models.identity import Identity, identity_of
+from forerun.models.load import Module
+from forerun.testing import VOCABULARY, tiny_model
 from forerun.traces import Trace, TracedAnswer, TraceHeader, position_of, read_trace
+from forerun.train.adapter import AdapterRecipe, shape_like
+from forerun.train.adapter_run import AdapterRun, train_adapter
+from forerun.train.examples import Example
 from forerun.tune.trace import Asked, trace
 
 PROMPTS = [(5, 6, 7, 5, 6, 7, 5, 6), (1, 2, 3, 4), (9,) * 12, (11, 12, 11)]
@@ -35,6 +39,32 @@ def draft_of(target: Any, noise: float = 0.01) -> Any:
         for parameter in draft.parameters():
             parameter += noise * torch.randn(parameter.shape, generator=generator)
     return draft
+
+
+def adapter_of(target: Any, folder: Path, inputs: str, exit_layer: int) -> Path:
+    """An exit adapter that has learnt some of what the target answers."""
+    engine = forerun.load(target)
+    answers = [
+        Example((*ids, *engine.generate(list(ids), max_new_tokens=NEW, speculate=False).ids), len(ids))
+        for ids in PROMPTS
+    ]
+    run = AdapterRun(
+        shape=shape_like(target.config, exit_layer, inputs, depth=1),
+        recipe=AdapterRecipe(epochs=10, learning_rate=5e-3, warmup=5, vocabulary=VOCABULARY),
+        examples=answers,
+        stores=(),
+        output=folder / inputs,
+        held_out=0.25,
+    )
+    train_adapter(
+        run,
+        Module(target, None, "tiny", None),
+        identity_of(target, None),
+        engine=lambda: engine,
+        begin=lambda what, ticks: lambda: None,
+        log=lambda now: None,
+    )
+    return run.output
 
 
 def engine_with(drafter: str, target: Any = None) -> forerun.Engine:

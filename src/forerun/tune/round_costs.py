@@ -24,6 +24,7 @@ from ..traces import Trace
 LENGTHS = (0, 1, 2, 3, 4, 6, 8, 12)
 FEWEST = 3
 MAX_NEW_TOKENS = 32
+WARM_UP = 8
 NOT_MEASURED = 1e-3
 
 
@@ -135,7 +136,7 @@ def measure(
     runs = [(prompt, k) for _ in range(repeats) for prompt in prompts for k in lengths(depth)]
     random.Random(0).shuffle(runs)
     samples: list[_Sample] = []
-    _answer(engine, prompts[0], depth, 4)
+    list(_answer(engine, prompts[0], depth, WARM_UP))
     for prompt, k in runs:
         samples += _answer(engine, prompt, k, max_new_tokens)
         tick()
