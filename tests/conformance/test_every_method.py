@@ -36,8 +36,15 @@ VARIANTS: dict[str, list[dict[str, Any]]] = {
 POLICY_VARIANTS: dict[str, list[dict[str, Any]]] = {
     "fixed": [{"k": 1}, {"k": 6}],
     "threshold": [{"confidence": 0.2}, {"confidence": 1.0, "max_steps": 3}],
+    "adaptive": [{"carry": False, "epsilon": 0.1}],
+    "roc": [{"window": 12}],
+    "cost": [{"carry": False, "draft_ratio": 0.1}],
     "bounded": [{"inner": "heuristic", "min_steps": 2, "max_steps": 4}, {"min_steps": 0, "max_steps": 1}],
+    "governor": [{"inner": "cost"}],
 }
+# Where drafts depend on earlier requests or on the clock, drawn drafts give another text for the same seed, of the same law.
+REMEMBER = ("adaptive", "cost", "governor")
+CHOOSE = ("none", "lookup")
 
 
 HEADS: dict[str, tuple[str, Callable[[Path, Pair], Path]]] = {
@@ -141,7 +148,14 @@ def test_greedy_text_equals_plain_decoding_alone_and_in_a_batch(
     assert together == wanted
 
 
-@pytest.mark.parametrize(("drafter", "options", "policy", "policy_options"), CASES)
+REPEATED = [
+    case
+    for case in CASES
+    if case.values[0] in CHOOSE or case.values[2] not in REMEMBER or case.values[3].get("carry", True) is False
+]
+
+
+@pytest.mark.parametrize(("drafter", "options", "policy", "policy_options"), REPEATED)
 def test_seeded_sampling_is_the_same_alone_in_a_batch_and_again(
     drafter: str, options: dict[str, Any], policy: str, policy_options: dict[str, Any]
 ) -> None:
@@ -158,7 +172,7 @@ def test_seeded_sampling_with_chosen_drafts_equals_seeded_plain_decoding(policy:
     plain = engine("none", {}, "fixed", {}).generate(PROMPTS[2], **sampling)
     drafted = engine("lookup", {}, policy, {}).generate(PROMPTS[2], **sampling)
     assert drafted.ids == plain.ids
-    assert drafted.stats.drafted > 0
+    assert drafted.stats.drafted > 0 or policy in REMEMBER
 
 
 def test_drafting_with_the_target_itself_accepts_everything() -> None:

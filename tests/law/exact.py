@@ -8,6 +8,7 @@ branches narrow it, so that a number which decides twice decides the same way tw
 
 from __future__ import annotations
 
+from collections import deque
 from collections.abc import AsyncGenerator, Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from fractions import Fraction
@@ -326,11 +327,15 @@ def _finished(awaitable: Any) -> None:
     raise AssertionError("it waits for a forward")
 
 
-def state(policy: Any) -> Any:
+def state(value: Any) -> Any:
     """What a policy remembers, as a hashable value."""
-    if not isinstance(policy, LengthPolicy):
-        return policy
-    return tuple((name, state(value)) for name, value in sorted(vars(policy).items()))
+    if isinstance(value, dict):
+        return tuple(sorted((repr(key), state(inner)) for key, inner in value.items()))
+    if isinstance(value, list | tuple | deque):
+        return tuple(map(state, value))
+    if isinstance(value, LengthPolicy) or type(value).__module__.startswith("forerun.policies"):
+        return tuple((name, state(inner)) for name, inner in sorted(vars(value).items()))
+    return value
 
 
 def distance(one: dict[tuple[int, ...], Fraction], other: dict[tuple[int, ...], Fraction]) -> Fraction:
