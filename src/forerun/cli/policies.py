@@ -24,6 +24,7 @@ from .policy_tables import show_report
 from .rules import rule_of
 from .screen import finite, note, progress, show, show_json
 from .simulate import TraceFile, described, open_trace
+from .values import at_least
 
 RATIOS = ("c=0.05", "c=0.1", "c=0.2", "c=0.3")
 
@@ -64,8 +65,7 @@ def compare(
     """Replay every rule and every fixed length on a trace: discard and verification rates, speed-ups under several costs."""
     if output is not None:
         check_plotting()
-    if best < 1:
-        raise ValueError(f"--best must be at least 1, got {best}")
+    at_least(1, best=best, timed_prompts=timed_prompts, repeats=repeats)
     rules = default_rules() if rule is None else [rule_of(text) for text in rule]
     judged, chosen = open_trace(trace), None if choose_on is None else open_trace(choose_on)
     if chosen is not None:

@@ -22,6 +22,7 @@ from .flags import takes
 from .given import OPENING, RESERVED, AsJson, Drafter, Model, Raw, measured_with, open_engine
 from .method import Method, method_flags, method_of
 from .screen import note, progress, show, show_json
+from .values import at_least
 
 OWN = (
     "depth",
@@ -61,8 +62,8 @@ def trace(
     **given: Any,
 ) -> None:
     """Draft at every position of the model's greedy answers, for simulate and policies compare. Goes on after a kill."""
-    _at_least(1, depth=depth, top=top, max_new_tokens=max_new_tokens, batch=batch, max_prompt=max_prompt)
-    _at_least(0, skip=skip, cost_prompts=cost_prompts)
+    at_least(1, depth=depth, top=top, max_new_tokens=max_new_tokens, batch=batch, max_prompt=max_prompt)
+    at_least(0, skip=skip, cost_prompts=cost_prompts)
     method = _method(drafter, given)
     engine = open_engine(model, method, given)
     asked = read_prompts(engine, prompts, per_category=per_category, skip=skip, max_prompt=max_prompt, raw=raw)
@@ -114,9 +115,3 @@ def _costs(
     prompts = spread_out([one.ids for one in asked], count)
     with progress("measuring rounds", count_answers(len(prompts), depth)) as tick:
         return measure(engine, method.drafter, prompts, depth, weights=about["weights"], tick=tick)
-
-
-def _at_least(least: int, **values: int) -> None:
-    for name, value in values.items():
-        if value < least:
-            raise ValueError(f"--{name.replace('_', '-')} must be at least {least}, got {value}")

@@ -24,7 +24,7 @@ from .flags import takes
 from .given import OPENING, PLAIN, AsJson, Model, measured_with, open_engine
 from .screen import finite, note, progress, show_json
 from .train_tables import show_report
-from .values import parse
+from .values import at_least, parse
 
 
 @takes(*OPENING)
@@ -49,9 +49,9 @@ def report(
 
     Loss and agreement are those of transformers' modules, in --dtype; answers and speed are in --weights, too.
     """
-    _at_least(1, limit=limit)
-    _at_least(0, timed=timed)
-    _at_least(2, max_new_tokens=max_new_tokens)
+    at_least(1, limit=limit)
+    at_least(0, timed=timed)
+    at_least(2, max_new_tokens=max_new_tokens)
     drafted = _lengths(lengths)
     if output is not None:
         check_plotting()
@@ -82,12 +82,6 @@ def report(
         "places": [asdict(place) for place in found],
     }
     _publish(whole, output, as_json)
-
-
-def _at_least(least: int, **values: int | None) -> None:
-    for name, value in values.items():
-        if value is not None and value < least:
-            raise ValueError(f"--{name.replace('_', '-')} must be at least {least}, got {value}")
 
 
 def _lengths(text: str) -> tuple[int, ...]:

@@ -28,6 +28,13 @@ def parse(text: str | bool, annotation: Any, flag: str) -> Any:
     raise TypeError(f"option {flag} is annotated {annotation}, which the command line can't read")
 
 
+def at_least(least: int, **values: int | None) -> None:
+    """Raise ValueError on a flag's value that is smaller; None was not given."""
+    for name, value in values.items():
+        if value is not None and value < least:
+            raise ValueError(f"--{name.replace('_', '-')} must be at least {least}, got {value}")
+
+
 def words(annotation: Any) -> str:
     """What to write for an option of this type."""
     wanted = _without_none(annotation)
