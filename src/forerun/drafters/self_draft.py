@@ -19,6 +19,7 @@ from typing import final
 from ..core import ROOT, Context, Step
 from ..errors import InvalidLogits, UnsupportedOption
 from ..models.plan import LayerPlan
+from ..models.plan_file import read_plan
 from ..models.request import Rows
 from ..models.sequence import Sequence
 from .base import DRAFTERS, Drafter, DrafterFactory, Parts
@@ -65,30 +66,38 @@ def build(
     exit_layer: int | None = None,
     skip_attention: tuple[int, ...] = (),
     skip_mlp: tuple[int, ...] = (),
+    plan: str = "",
     weights: str = "",
     vocabulary: int = 0,
     vocabulary_text: str = "",
 ) -> DrafterFactory:
-    """The target itself, carved: an early exit, skipped sublayers, small weights, a part of the vocabulary."""
+    """The target itself, carved: an early exit, skipped sublayers, small weights, a part of the vocabulary.
+
+    plan is a file with a skip set, as models.plan_file has it.
+    """
     runner = parts.target.runner
     if exit_layer is not None and (skip_attention or skip_mlp):
         raise UnsupportedOption(
             "drafter 'self' takes exit_layer or skip sets, not both: rows of a mixed plan can't be completed"
         )
+    if plan and (exit_layer is not None or skip_attention or skip_mlp):
+        raise UnsupportedOption("drafter 'self' takes a plan file, or exit_layer, or skip sets: one of them")
     if vocabulary_text and not vocabulary:
         raise UnsupportedOption("vocabulary_text needs vocabulary, the number of tokens to keep")
-    if exit_layer is not None:
-        plan = LayerPlan.early_exit(exit_layer, runner.num_layers)
+    if plan:
+        carved = read_plan(plan, runner.num_layers)
+    elif exit_layer is not None:
+        carved = LayerPlan.early_exit(exit_layer, runner.num_layers)
     else:
-        plan = LayerPlan.skip(runner.num_layers, skip_attention, skip_mlp)
-    runner.check_plan(plan)
+        carved = LayerPlan.skip(runner.num_layers, skip_attention, skip_mlp)
+    runner.check_plan(carved)
     if weights:
         runner.add_weights(weights)
-        plan = replace(plan, weights=weights)
+        carved = replace(carved, weights=weights)
     if vocabulary:
         tokens = frequent(_tokens_of(vocabulary_text, parts), vocabulary, runner.vocab_size)
-        plan = replace(plan, head=runner.add_head(tokens))
-    return lambda target: SelfDraft(target, plan)
+        carved = replace(carved, head=runner.add_head(tokens))
+    return lambda target: SelfDraft(target, carved)
 
 
 def _told(plan: LayerPlan) -> str:
