@@ -27,6 +27,8 @@ from forerun.policies.base import POLICIES
         ("3,5,7", tuple[int, ...], (3, 5, 7)),
         ("3, 5,", tuple[int, ...], (3, 5)),
         ("", tuple[int, ...], ()),
+        ("no", bool, False),
+        ("True", bool | None, True),
         (True, bool, True),
         (False, bool | None, False),
     ],
@@ -46,6 +48,7 @@ def test_text_becomes_the_annotated_type(text: str | bool, annotation: Any, valu
         ("much", float, "a number"),
         ("3,x", tuple[int, ...], "whole numbers with commas"),
         ("3;4", tuple[int, ...], "whole numbers with commas"),
+        ("maybe", bool, "yes or no"),
     ],
 )
 def test_text_that_does_not_fit_is_refused_with_what_is_wanted(text: str, annotation: Any, wanted: str) -> None:
@@ -59,7 +62,13 @@ def test_an_annotation_that_can_not_be_read_is_the_programmers_mistake() -> None
 
 
 def test_every_option_of_every_registered_method_can_be_read_from_a_flag() -> None:
-    examples = {"a whole number": "3", "a number": "0.5", "whole numbers with commas": "1,2", "a path": "here"}
+    examples = {
+        "a whole number": "3",
+        "a number": "0.5",
+        "whole numbers with commas": "1,2",
+        "a path": "here",
+        "yes or no": "no",
+    }
     for registry in (DRAFTERS, POLICIES):
         for entry in map(registry.entry, registry.names):
             for name, option in entry.options.items():

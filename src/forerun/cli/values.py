@@ -8,6 +8,8 @@ from typing import Any, Union, get_args, get_origin
 
 from ..errors import UnsupportedOption
 
+SWITCHES = {"yes": True, "no": False, "true": True, "false": False}
+
 
 def parse(text: str | bool, annotation: Any, flag: str) -> Any:
     """The value of a flag. Raises UnsupportedOption where the text does not fit the annotation."""
@@ -21,10 +23,14 @@ def parse(text: str | bool, annotation: Any, flag: str) -> Any:
             return int(text)
         if wanted is float:
             return float(text)
+        if wanted is bool and text.lower() in SWITCHES:
+            return SWITCHES[text.lower()]
         if get_origin(wanted) is tuple and get_args(wanted) == (int, ...):
             return tuple(int(part) for part in text.split(",") if part.strip())
     except ValueError as error:
         raise UnsupportedOption(f"{flag} takes {words(annotation)}, got {text!r}") from error
+    if wanted is bool:
+        raise UnsupportedOption(f"{flag} takes {words(annotation)}, got {text!r}")
     raise TypeError(f"option {flag} is annotated {annotation}, which the command line can't read")
 
 
