@@ -11,6 +11,9 @@ from .hf_generate import custom_generate
 from .models.plan import LayerPlan
 from .policies.base import POLICIES, LengthPolicy
 from .stats import Stats
+from .system.file import read_system, write_system
+from .system.opened import load_system
+from .system.value import System
 
 __version__ = "0.1.0"
 
@@ -34,6 +37,7 @@ __all__ = [
     "Sampling",
     "Stats",
     "Step",
+    "System",
     "TokenLogprob",
     "UnsupportedModel",
     "UnsupportedOption",
@@ -42,4 +46,7 @@ __all__ = [
     "decode",
     "drive",
     "load",
+    "load_system",
+    "read_system",
+    "write_system",
 ]

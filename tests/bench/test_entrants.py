@@ -6,9 +6,10 @@ from typing import Any
 import pytest
 
 import forerun
-from forerun.bench.entrants import PLAIN, read_entrants
+from forerun.bench.entrants import PLAIN, contestant_of, read_entrants
 from forerun.cli.generate import generate
 from forerun.errors import UnsupportedOption
+from forerun.system.value import System, target_of
 from forerun.testing import tiny_model
 
 
@@ -30,7 +31,7 @@ def test_plain_decoding_takes_part_first_whether_named_or_not() -> None:
 
 def test_a_name_is_a_drafter_with_its_default_settings() -> None:
     entrant = read_entrants(["lookup"])[1]
-    assert entrant.as_dict() == {"drafter": {"name": "lookup"}}
+    assert entrant.method() == {"drafter": {"name": "lookup"}, "policy": {"name": "fixed"}}
 
 
 def test_default_is_what_generate_does_unless_told_otherwise() -> None:
@@ -61,41 +62,28 @@ def test_a_file_may_name_its_system(tmp_path: Path) -> None:
 
 def test_what_was_measured_is_described_as_it_was_read(tmp_path: Path) -> None:
     data = {"drafter": {"name": "lookup", "max_ngram": 2}, "policy": {"name": "fixed", "k": 8}}
-    assert read_entrants([system(tmp_path / "s.json", data)])[1].as_dict() == data
-
-
-@pytest.mark.parametrize(
-    ("data", "sentence"),
-    [
-        ("{", "is not JSON"),
-        ([], "describes no system"),
-        ({"policy": {"name": "fixed"}}, "describes no system"),
-        ({"drafter": "lookup"}, '"drafter" must be an object with a "name"'),
-        ({"drafter": {"name": "lookup"}, "policy": {"k": 3}}, '"policy" must be an object with a "name"'),
-        ({"drafter": {"name": "lookup"}, "temperature": 1}, "unknown key 'temperature'; known: name, drafter, policy"),
-    ],
-)
-def test_a_file_that_is_no_system_is_refused(tmp_path: Path, data: Any, sentence: str) -> None:
-    with pytest.raises(ValueError, match=sentence):
-        read_entrants([system(tmp_path / "s.json", data)])
-
-
-def test_a_file_that_is_not_there_is_refused(tmp_path: Path) -> None:
-    with pytest.raises(ValueError, match="can't read the system file"):
-        read_entrants([str(tmp_path / "none.json")])
+    assert read_entrants([system(tmp_path / "s.json", data)])[1].method() == data
 
 
 def test_an_option_that_a_method_has_not_is_refused(tmp_path: Path, engine: forerun.Engine) -> None:
     data = {"drafter": {"name": "lookup", "depth": 3}}
     with pytest.raises(UnsupportedOption, match="no option 'depth'"):
-        read_entrants([system(tmp_path / "s.json", data)])[1].contestant(engine)
+        contestant_of(read_entrants([system(tmp_path / "s.json", data)])[1], engine)
 
 
 @pytest.mark.parametrize(("k", "longest"), [(2, 2), (4, 4)])
 def test_the_options_of_a_file_reach_the_method(tmp_path: Path, engine: forerun.Engine, k: int, longest: int) -> None:
     data = {"drafter": {"name": "self", "exit_layer": 3}, "policy": {"name": "fixed", "k": k}}
-    contestant = read_entrants([system(tmp_path / "s.json", data)])[1].contestant(engine)
+    contestant = contestant_of(read_entrants([system(tmp_path / "s.json", data)])[1], engine)
     stats = contestant.answer([5, 6, 7], 20).stats
     assert stats is not None
     assert len(stats.acceptance_per_position) <= longest
     assert stats.drafted > (longest - 1) * (stats.rounds - 2)
+
+
+def test_a_system_that_was_tuned_for_another_model_is_refused(engine: forerun.Engine) -> None:
+    other = forerun.load(tiny_model("llama", num_hidden_layers=3))
+    tuned = System("tuned", "lookup", target=target_of(other, "other"))
+
+    with pytest.raises(UnsupportedOption, match="'tuned' was tuned for other, which is another model: num_layers is 4"):
+        contestant_of(tuned, engine)

@@ -11,8 +11,9 @@ from ..engine import Engine
 from ..errors import UnsupportedOption
 from ..prompts import encode
 from ..questions import Question, has_chat_template
+from ..system.value import System
 from .contestant import Contestant
-from .entrants import Entrant
+from .entrants import contestant_of
 from .peer import PeerChoice, PeerSettings, open_peer
 from .race import run_race
 from .report import report_of
@@ -28,7 +29,7 @@ class Session:
     the model. raw hands texts over without a chat template."""
 
     engine: Engine
-    entrants: Sequence[Entrant]
+    entrants: Sequence[System]
     items: Sequence[Item]
     peers: Sequence[PeerChoice]
     settings: PeerSettings
@@ -60,7 +61,7 @@ class Session:
             contestants: list[Contestant] = []
             for entrant in self.entrants:
                 opening(entrant.name)
-                contestants.append(entrant.contestant(self.engine))
+                contestants.append(contestant_of(entrant, self.engine))
             settings = replace(self.settings, context=longest + CONTEXT_SLACK, eos=tuple(sorted(self.engine.eos)))
             for choice in self.peers:
                 opening(choice.label)

@@ -22,9 +22,11 @@ from ..bench.suite import fingerprint, read_suite
 from ..cost import Cost
 from ..errors import UnsupportedOption
 from ..plotting import check_plotting
+from ..system.file import read_system
 from .flags import takes
 from .given import OPENING, PLAIN, Model, Raw, measured_with, open_engine
 from .screen import note, progress, show, show_table
+from .tuned import SystemFile, opened_as, tell_departures
 
 Suite = Annotated[Path, typer.Option(help="Prompts in Spec-Bench's JSON lines.", show_default=False)]
 JsonFile = Annotated[Path | None, typer.Option("--json", help="Write everything measured to this file.")]
@@ -44,6 +46,7 @@ def bench(
     methods: Annotated[
         str, typer.Option(help="default, drafters by name, or JSON files that describe a system, with commas.")
     ] = "plain,default",
+    system: SystemFile = None,
     peers: Annotated[
         str, typer.Option(help="Other engines: llama.cpp, transformers, vllm, with modes as in transformers:lookup.")
     ] = "",
@@ -62,6 +65,9 @@ def bench(
 ) -> None:
     """Measure methods and other engines on the same prompts, one after the other, in changing order."""
     items, entrants = read_suite(suite, per_category, split(categories)), read_entrants(split(methods))
+    if system is not None:
+        entrants.append(read_system(system))
+        given = opened_as(entrants[-1], given)
     choices = [peer_choice(peer) for peer in split(peers)]
     pythons = pairs(peer_python, "--peer-python", [choice.label for choice in choices])
     models = pairs(peer_model, "--peer-model", ["gguf", "hf"])
@@ -70,6 +76,9 @@ def bench(
     if threads is not None:
         set_threads(threads)
     engine = open_engine(model, PLAIN, given)
+    for entrant in entrants:
+        entrant.check(engine.identity)
+        tell_departures(entrant, engine, given)
     cost = _cost(Opened(model, engine, given["weights"])) if predict else None
     if choices:
         models = {**peer_models(model, peer_dtype), **models}

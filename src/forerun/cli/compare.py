@@ -19,18 +19,21 @@ from ..conditions import conditions
 from ..methods import DEFAULT_DRAFTER, DEFAULT_POLICY
 from ..questions import Question, read_questions
 from .flags import request_flags, request_of, takes
-from .given import OPENING, RESERVED, AsJson, Drafter, Model, Policy, Raw, open_engine
-from .method import method_flags, method_of
+from .given import OPENING, RESERVED, AsJson, Drafter, Model, Policy, Raw
+from .method import method_flags
 from .screen import note, progress, show, show_json, show_table
+from .tuned import SystemFile, choice_of
 
 UNTIMED = ("speculate", "logprobs", "processed_logprobs")
 
 
 @takes(*OPENING, *request_flags(without=UNTIMED), *method_flags(RESERVED))
 def compare(
+    context: typer.Context,
     model: Model,
     drafter: Drafter = DEFAULT_DRAFTER,
     policy: Policy = DEFAULT_POLICY,
+    system: SystemFile = None,
     prompts: Annotated[
         Path | None,
         typer.Option(help='JSON lines with "prompt", "messages" or "turns"; a few of forerun\'s own if not given.'),
@@ -42,17 +45,17 @@ def compare(
     **given: Any,
 ) -> None:
     """Measure a method against plain decoding. Exit status 1 if outputs differ by more than rounding explains."""
-    method, request = method_of(drafter, policy, given), request_of(given)
+    choice, request = choice_of(system, drafter, policy, context, given), request_of(given)
     questions = own_questions("repeating", "open") if prompts is None else read_questions(prompts)
-    engine = open_engine(model, method, given)
+    engine = choice.open(model)
     with progress("comparing", count_runs(1, questions, repeats)) as tick:
         found = measure([engine], questions, request, repeats=repeats, raw=raw, tick=tick)[0]
     about = conditions(engine, shlex.join(["forerun", *sys.argv[1:]]))
     if as_json:
         parts = {"profile": profile_of(found.speculative).as_dict()} if profile else {}
-        show_json({"method": method.label, **found.as_dict(), **parts, **about})
+        show_json({"method": choice.method.label, **found.as_dict(), **parts, **about})
     else:
-        show_table(("", "plain", method.label), _rows(found))
+        show_table(("", "plain", choice.method.label), _rows(found))
         show(verdict(found))
         if profile:
             _show_profile(profile_of(found.speculative))

@@ -15,31 +15,34 @@ from ..errors import UnsupportedOption
 from ..methods import DEFAULT_DRAFTER, DEFAULT_POLICY
 from ..questions import Question, has_chat_template
 from .flags import request_flags, request_of, takes
-from .given import OPENING, RESERVED, AsJson, Drafter, Model, Policy, Raw, open_engine
-from .method import method_flags, method_of
+from .given import OPENING, RESERVED, AsJson, Drafter, Model, Policy, Raw
+from .method import method_flags
 from .screen import note, show, show_json, write
+from .tuned import SystemFile, choice_of
 
 
 @takes(*OPENING, *request_flags(), *method_flags(RESERVED))
 def generate(
+    context: typer.Context,
     model: Model,
     prompt: Annotated[str, typer.Argument(help="The text to answer; - reads it from stdin.", show_default=False)],
     drafter: Drafter = DEFAULT_DRAFTER,
     policy: Policy = DEFAULT_POLICY,
+    system: SystemFile = None,
     system_prompt: Annotated[str | None, typer.Option(help="A system message before the prompt.")] = None,
     raw: Raw = False,
     as_json: AsJson = False,
     **given: Any,
 ) -> None:
     """Answer a prompt. In a terminal, the tokens that were drafted and accepted are green."""
-    method, request = method_of(drafter, policy, given), request_of(given)
+    choice, request = choice_of(system, drafter, policy, context, given), request_of(given)
     if "logprobs" in request and not as_json:
         raise UnsupportedOption("log-probabilities are printed with --json only; add it, or leave --logprobs out")
     text = sys.stdin.read().removesuffix("\n") if prompt == "-" else prompt
     if not text:
         raise ValueError("the prompt is empty; give at least one token")
     before = () if system_prompt is None else ({"role": "system", "content": system_prompt},)
-    engine = open_engine(model, method, given)
+    engine = choice.open(model)
     asked = Question((text,), before).prompt((), chat=not raw and has_chat_template(engine.tokenizer))
     result, seconds = _answer(engine, asked, request, quiet=as_json)
     if as_json:
