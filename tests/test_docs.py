@@ -59,7 +59,10 @@ def test_every_flag_exists(document: Path) -> None:
 
 
 @pytest.mark.parametrize("document", [path for path in DOCUMENTS if blocks(path)], ids=lambda path: path.name)
-def test_python_examples_run_in_their_order(document: Path, tiny: str, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_python_examples_run_in_their_order(
+    document: Path, tiny: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.chdir(tmp_path)
     monkeypatch.setattr(DRAFTERS, "_entries", dict(vars(DRAFTERS)["_entries"]))
     model, tokenizer = AutoModelForCausalLM.from_pretrained(tiny), AutoTokenizer.from_pretrained(tiny)
     names: dict[str, Any] = {"model": model, "inputs": tokenizer("hello", return_tensors="pt")}

@@ -9,7 +9,11 @@ import pytest
 import torch
 
 from forerun.cli.bench import pairs, split
+from forerun.engine import load
 from forerun.errors import UnsupportedOption
+from forerun.system.file import write_system
+from forerun.system.value import System, target_of
+from forerun.testing import tiny_model
 
 from .conftest import Ran
 
@@ -72,6 +76,31 @@ def test_a_system_file_takes_part_under_its_name(forerun: Call, short: tuple[Any
     ran = forerun("bench", *short, "--methods", system)
     assert ran.status == 0
     assert "exit2" in ran.out
+
+
+def test_a_system_takes_part_and_says_how_the_model_is_opened(
+    forerun: Call, tiny: str, short: tuple[Any, ...], tmp_path: Path
+) -> None:
+    engine = load(tiny, runner="hf")
+    tuned = System("tuned", "lookup", {}, "fixed", {"k": 2}, target_of(engine, tiny, runner="hf"), {"threads": 99})
+    write_system(tuned, tmp_path / "s.json")
+    ran = forerun("bench", *short, "--methods", "plain", "--system", tmp_path / "s.json", "--json", tmp_path / "r.json")
+    told = json.loads((tmp_path / "r.json").read_text())
+
+    assert [method["name"] for method in told["methods"]] == ["plain", "tuned"]
+    assert told["runner"] == "HFRunner"
+    assert "threads is 1 here and 99 there" in ran.err
+
+
+def test_a_method_that_was_tuned_for_another_model_is_refused(
+    forerun: Call, short: tuple[Any, ...], tmp_path: Path
+) -> None:
+    other = target_of(load(tiny_model("llama")), "another")
+    write_system(System("tuned", "lookup", target=other), tmp_path / "s.json")
+    ran = forerun("bench", *short, "--methods", tmp_path / "s.json")
+
+    assert ran.status == 2
+    assert "the system 'tuned' was tuned for another, which is another model: vocab_size is" in ran.err
 
 
 def test_plots_are_written_where_they_are_wanted(forerun: Call, short: tuple[Any, ...], tmp_path: Path) -> None:
