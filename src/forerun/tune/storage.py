@@ -17,11 +17,13 @@ from pathlib import Path
 from typing import Any, final
 
 from filelock import FileLock, Timeout
+from optuna.exceptions import OptunaError
 from optuna.storages import BaseStorage, JournalStorage, RDBStorage, get_storage
 from optuna.storages.journal import JournalFileBackend
 from optuna.study import Study
 from optuna.trial import FrozenTrial, Trial, TrialState
 from platformdirs import user_cache_path
+from sqlalchemy.exc import SQLAlchemyError
 
 DATABASES = (".db", ".sqlite", ".sqlite3")
 GRACE = timedelta(minutes=1)
@@ -74,7 +76,7 @@ def open_storage(address: str | Path) -> BaseStorage:
             return RDBStorage(f"sqlite:///{path.absolute()}", engine_kwargs={"connect_args": {"timeout": 60}})
         lock: Any = _JournalLock(path)  # the base class that Optuna's annotation asks for is private
         return JournalStorage(JournalFileBackend(text, lock))
-    except (OSError, ImportError, ValueError, RuntimeError) as error:
+    except (OSError, ImportError, ValueError, OptunaError, SQLAlchemyError) as error:
         raise ValueError(f"storage {text} can't be opened: {error}") from error
 
 
