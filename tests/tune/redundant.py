@@ -19,7 +19,9 @@ from forerun.tune.match_rate import MatchRate, PlanCost, Recorded, record, time_
 from forerun.tune.skip_space import SkipSpace
 
 LAYERS, WORDS = 6, 24
-TARGET = Cost("tiny", "HFRunner", "float32", "full", tuple(Point(rows, 0, 10 + 0.3 * rows) for rows in (1, 2, 4, 8, 16)))
+TARGET = Cost(
+    "tiny", "HFRunner", "float32", "full", tuple(Point(rows, 0, 10 + 0.3 * rows) for rows in (1, 2, 4, 8, 16))
+)
 COST = PlanCost(attention=0.08, mlp=0.07)
 
 
@@ -108,7 +110,9 @@ def _prices(model: Any, space: SkipSpace, answers: list[Recorded]) -> dict[Layer
     hooks = _masked(model, 1.0 - skipped.float())
     for answer in answers:
         ids = torch.tensor(answer.ids)
-        said = model(input_ids=ids[None, :-1].expand(sets, -1), use_cache=False).logits[:, answer.start - 1 :].argmax(-1)
+        said = (
+            model(input_ids=ids[None, :-1].expand(sets, -1), use_cache=False).logits[:, answer.start - 1 :].argmax(-1)
+        )
         right += (said == ids[answer.start :]).sum(1)
         total += len(ids) - answer.start
     for hook in hooks:

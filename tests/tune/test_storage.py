@@ -35,7 +35,9 @@ def trials(storage: Path, *states: TrialState) -> list[optuna.trial.FrozenTrial]
     return study.get_trials(states=states or None)
 
 
-def test_a_search_killed_ten_times_loses_only_the_trials_under_way(processes: ForkServerContext, tmp_path: Path) -> None:
+def test_a_search_killed_ten_times_loses_only_the_trials_under_way(
+    processes: ForkServerContext, tmp_path: Path
+) -> None:
     journal, notes = tmp_path / "trials.log", tmp_path / "notes"
     chance = random.Random(4)
     best, finished = float("inf"), 0
@@ -67,7 +69,7 @@ def test_a_search_killed_ten_times_loses_only_the_trials_under_way(processes: Fo
     assert len(last.tried) == done + 3
     assert not trials(journal, TrialState.RUNNING)
     assert len(trials(journal, TrialState.FAIL)) <= 10
-    assert [one.name for one in last.tried if one.name] == ["nothing", "all", "one"]
+    assert sorted(one.name for one in last.tried if one.name) == ["all", "nothing", "one"]
 
 
 def test_two_workers_share_a_study_and_never_time_at_once(processes: ForkServerContext, tmp_path: Path) -> None:
@@ -132,7 +134,7 @@ def test_a_failing_price_leaves_no_trial_under_way(tmp_path: Path) -> None:
     broken._price = lambda plan: 1 / 0
     with pytest.raises(ZeroDivisionError):
         broken.run(Budget(trials=3))
-    assert [one.state for one in trials(tmp_path / "trials.log")][0] == TrialState.FAIL
+    assert len(trials(tmp_path / "trials.log", TrialState.FAIL)) == 1
     assert not trials(tmp_path / "trials.log", TrialState.RUNNING)
 
 
