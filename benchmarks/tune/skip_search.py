@@ -1,0 +1,58 @@
+"""The skip-set search against the exhaustive best of 4,096 sets and against random draws, over several seeds.
+
+Run from the repository's root: PYTHONPATH=. python benchmarks/tune/skip_search.py --seeds 10 --trials 150
+"""
+
+from __future__ import annotations
+
+import argparse
+import json
+import random
+from pathlib import Path
+from statistics import median
+from tempfile import TemporaryDirectory
+from typing import Any
+
+import torch
+
+from forerun.tune.match_rate import damages
+from forerun.tune.skip_search import SAMPLERS, Budget, SkipSearch
+from forerun.tune.skip_space import starting_points
+from tests.tune.redundant import Redundant, redundant
+
+
+def run(made: Redundant, sampler: str, seed: int, trials: int, warm: bool) -> dict[str, Any]:
+    """The best value over the exhaustive best, and the first trial within 5 % of it; warm is with starting points."""
+    starts = starting_points(made.space, damages(made.rate, made.space)) if warm else {}
+    with TemporaryDirectory() as folder:
+        search = SkipSearch(
+            made.space, made.price, starts, storage=Path(folder) / "trials.log", sampler=sampler, seed=1000 * seed
+        )
+        best = search.run(Budget(trials=trials))
+        within = [one.number for one in search.tried if one.value <= 1.05 * made.least]
+        sets = len({one.plan for one in search.tried})
+    return {
+        "seed": seed,
+        "over_best": best.value / made.least - 1,
+        "within_5_percent_at": min(within, default=None),
+        "sets": sets,
+    }
+
+
+def main() -> None:
+    options = argparse.ArgumentParser(description=__doc__)
+    options.add_argument("--seeds", type=int, default=10)
+    options.add_argument("--trials", type=int, default=150)
+    options.add_argument("--sampler", choices=list(SAMPLERS), default="gp")
+    options.add_argument("--cold", action="store_true", help="without starting points but the empty set")
+    given = options.parse_args()
+    torch.set_num_threads(1)
+    made = redundant()
+    prices = list(made.prices.values())
+    draws = [min(random.Random(seed).choices(prices, k=given.trials)) for seed in range(10)]
+    runs = [run(made, given.sampler, seed, given.trials, not given.cold) for seed in range(given.seeds)]
+    print(json.dumps({"random_median_over_best": median(draws) / made.least - 1, "runs": runs}, indent=1))
+
+
+if __name__ == "__main__":
+    main()
