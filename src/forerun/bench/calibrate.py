@@ -68,14 +68,21 @@ class _Place:
     prefix: int
 
 
-def measure(subjects: Sequence[Subject], tick: Callable[[], None] = lambda: None, repeats: int = REPEATS) -> Costs:
+def measure(
+    subjects: Sequence[Subject],
+    tick: Callable[[], None] = lambda: None,
+    repeats: int = REPEATS,
+    *,
+    rows: Sequence[int] = ROWS,
+    behind: Sequence[int] | None = None,
+) -> Costs:
     """The costs of the subjects, in their order. tick is called once a repeat, repeats + 1 times in all.
 
-    Points of more than 32 rows are measured 3 times. What doesn't fit a model's context is left out. A runner's padding
-    rests meanwhile.
+    behind: the lengths of the prefixes; a short and a long one if None. Points of more than 32 rows are measured 3 times.
+    What doesn't fit a model's context is left out. A runner's padding rests meanwhile.
     """
     with _unpadded([subject.runner for subject in subjects]):
-        return _measure(subjects, tick, repeats)
+        return _measure(subjects, list(_places(subjects, rows, behind)), tick, repeats)
 
 
 @contextmanager
@@ -90,8 +97,7 @@ def _unpadded(runners: Sequence[Runner]) -> Iterator[None]:
             runner.padding = rows
 
 
-def _measure(subjects: Sequence[Subject], tick: Callable[[], None], repeats: int) -> Costs:
-    places = list(_places(subjects))
+def _measure(subjects: Sequence[Subject], places: Sequence[_Place], tick: Callable[[], None], repeats: int) -> Costs:
     times: dict[int, list[float]] = {number: [] for number in range(len(places))}
     shuffle = random.Random(0).shuffle
     for repeat in range(-1, repeats):
@@ -120,16 +126,16 @@ def prefixes(max_length: int | None) -> tuple[int, ...]:
     return tuple(sorted({min(SHORT, room), min(LONG, room)}))
 
 
-def _places(subjects: Sequence[Subject]) -> Iterator[_Place]:
+def _places(subjects: Sequence[Subject], counts: Sequence[int], behind: Sequence[int] | None) -> Iterator[_Place]:
     sequences: dict[tuple[int, int], TokenSequence] = {}
     for number, subject in enumerate(subjects):
         limit = subject.runner.max_length
-        for prefix in prefixes(limit):
+        for prefix in prefixes(limit) if behind is None else behind:
             key = id(subject.runner), prefix
             if key not in sequences:
                 sequences[key] = TokenSequence(subject.runner)
                 list(drive(_read(sequences[key], prefix)))
-            for rows in ROWS:
+            for rows in counts:
                 if limit is None or prefix + rows <= limit:
                     yield _Place(number, sequences[key], rows, prefix)
 

@@ -7,10 +7,12 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
+from typing import TypeVar
 
 from .contestant import Contestant, PeerFailed, Sample
 
 WARM_UP_TOKENS = 16
+T = TypeVar("T")
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -49,7 +51,7 @@ def run_race(
     return race
 
 
-def order(contestants: Sequence[Contestant], number: int) -> list[Contestant]:
+def order(contestants: Sequence[T], number: int) -> list[T]:
     """Who answers prompt `number` when: the start moves on by one each time, every second round runs backwards."""
     start = number % len(contestants)
     turned = [*contestants[start:], *contestants[:start]]

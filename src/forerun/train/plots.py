@@ -6,7 +6,7 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
-from ..plotting import check_plotting
+from ..plotting import check_plotting, draw_grid
 
 SIDES = {"quality": "this model", "before": "before"}
 
@@ -23,7 +23,7 @@ def write_plots(report: Mapping[str, Any], folder: Path) -> list[Path]:
     figure.savefig(written[0], dpi=120)
     if report["places"]:
         figure = Figure(figsize=(7, 4.2), layout="constrained")
-        _sweet_spot(figure, report["places"])
+        draw_grid(figure, report["places"], "speed-up over plain decoding (median)")
         written.append(folder / "sweet_spot.png")
         figure.savefig(written[1], dpi=120)
     return written
@@ -43,23 +43,3 @@ def _exits(axes: Sequence[Any], report: Mapping[str, Any]) -> None:
         panel.grid(alpha=0.3)
         panel.legend(fontsize=8)
     axes[1].set_ylim(0, 1.02)
-
-
-def _sweet_spot(figure: Any, places: Sequence[Mapping[str, Any]]) -> None:
-    """Draft lengths from left to right, exit layers from below; a cell's colour and number are its speed-up."""
-    layers = sorted({place["exit_layer"] for place in places})
-    lengths = sorted({place["length"] for place in places})
-    speedups = {(place["exit_layer"], place["length"]): place["speedup"] for place in places}
-    table = [[speedups[layer, length] for length in lengths] for layer in layers]
-    axes = figure.subplots()
-    image = axes.imshow(table, aspect="auto", origin="lower", cmap="viridis")
-    middle = (min(map(min, table)) + max(map(max, table))) / 2
-    for row, line in enumerate(table):
-        for column, value in enumerate(line):
-            colour = "white" if value < middle else "black"
-            axes.text(column, row, f"{value:.2f}", ha="center", va="center", color=colour, fontsize=8)
-    axes.set_xticks(range(len(lengths)), lengths)
-    axes.set_yticks(range(len(layers)), layers)
-    axes.set_xlabel("draft length")
-    axes.set_ylabel("exit layer")
-    figure.colorbar(image, ax=axes, label="speed-up over plain decoding (median)")

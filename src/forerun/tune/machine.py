@@ -1,0 +1,100 @@
+"""What a tuning run times: verification by rows, drafted tokens, sublayers, and whole answers. All of it in one place.
+
+Everything else that a run decides by is counted, not timed; so a test gives another machine and gets the same result twice.
+"""
+
+from __future__ import annotations
+
+from abc import ABC, abstractmethod
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import asdict, dataclass
+from typing import Any, final
+
+from ..bench.calibrate import Subject, measure
+from ..cost import Cost
+from ..engine import Engine
+from ..models.plan import LayerPlan
+from ..timed import timed_answer
+from .match_rate import PlanCost, measure_plan_cost
+from .skip_search import WallClock
+from .storage import timing_lock
+
+ROWS = (1, 2, 3, 4, 5, 7, 9, 13)
+REPEATS = 5
+PROBED_LENGTH, PROBED_TOKENS = 4, 17
+
+
+@dataclass(frozen=True, slots=True)
+class Sample:
+    """One answer: its tokens behind the first, their seconds, and what the rounds came to."""
+
+    decoded: int
+    seconds: float
+    rounds: int
+    drafted: int
+    accepted: int
+    draft_seconds: float
+    verify_seconds: float
+
+    def as_dict(self) -> dict[str, Any]:
+        return asdict(self)
+
+
+class Machine(ABC):
+    """Times a model's engines. Engines that are handed in share it."""
+
+    @abstractmethod
+    def verify_cost(self, engine: Engine, prefix: int) -> Cost:
+        """Milliseconds of the target's forwards by rows, behind so many tokens."""
+
+    @abstractmethod
+    def plan_cost(self, engine: Engine, ids: Sequence[int]) -> PlanCost:
+        """What leaving out sublayers saves."""
+
+    @abstractmethod
+    def step_ms(self, engine: Engine, drafter: str, ids: Sequence[int]) -> float:
+        """Milliseconds of a drafted token behind a prompt; drafter is its name."""
+
+    @abstractmethod
+    def skip_price(self, engine: Engine, prompts: Sequence[Sequence[int]]) -> Callable[[LayerPlan], float]:
+        """Time per verified token of drafting with a skip set."""
+
+    @abstractmethod
+    def answer(self, engine: Engine, candidate: str, ids: Sequence[int], max_new_tokens: int) -> Sample:
+        """One answer from its first token, with nothing kept from the one before; candidate is the method's name."""
+
+
+@final
+class ThisMachine(Machine):
+    """The wall clock. A lock keeps other searches of this user from timing meanwhile."""
+
+    def verify_cost(self, engine: Engine, prefix: int) -> Cost:
+        weights = str(engine.runner.dtype).removeprefix("torch.")
+        with timing_lock():
+            return measure(
+                [Subject(engine.runner, engine.name, weights)], repeats=REPEATS, rows=ROWS, behind=(prefix,)
+            ).target
+
+    def plan_cost(self, engine: Engine, ids: Sequence[int]) -> PlanCost:
+        with timing_lock():
+            return measure_plan_cost(engine.runner, ids)
+
+    def step_ms(self, engine: Engine, drafter: str, ids: Sequence[int]) -> float:
+        """The second of two equal answers: a draft model has read the prompt by then."""
+        probing = engine.using(engine.drafter, "fixed", policy_options={"k": PROBED_LENGTH})
+        options: Mapping[str, Any] = {"max_new_tokens": PROBED_TOKENS, "ignore_eos": True}
+        with timing_lock():
+            results = [probing.generate(list(ids), **options) for _ in range(2)]
+        stats = results[-1].stats
+        return 1e3 * stats.draft_seconds / stats.drafted if stats.drafted else 0.0
+
+    def skip_price(self, engine: Engine, prompts: Sequence[Sequence[int]]) -> Callable[[LayerPlan], float]:
+        return WallClock(engine, [list(ids) for ids in prompts])
+
+    def answer(self, engine: Engine, candidate: str, ids: Sequence[int], max_new_tokens: int) -> Sample:
+        engine.forget()
+        with timing_lock():
+            result, seconds = timed_answer(engine, list(ids), {"max_new_tokens": max_new_tokens})
+        stats = result.stats
+        counts = stats.decoded, seconds, stats.rounds, stats.drafted, stats.accepted
+        return Sample(*counts, stats.draft_seconds, stats.verify_seconds)

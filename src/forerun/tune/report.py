@@ -1,0 +1,185 @@
+"""A tuning run as a dictionary, which becomes the JSON file and the pictures, and as sentences: what won, what bounds it."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+from typing import Any
+
+from ..bench.figures import Figure
+from .candidates import EXIT, OFF, SKIP, Candidate
+from .run import Outcome
+from .screening import LENGTHS
+from .trials import Standings
+
+SELF = (EXIT, SKIP)
+
+
+def report_of(outcome: Outcome) -> dict[str, Any]:
+    """Everything that was found, the summary's sentences first."""
+    held = outcome.held_out
+    return {
+        "summary": list(summary(outcome)),
+        "winner": outcome.winner.name,
+        "tried": outcome.tried.name,
+        "held_out": None if held is None else _standing(held, outcome.tried),
+        "trials": [_standing(outcome.trials, one) for one in outcome.trials.candidates],
+        "heats": outcome.trials.heats,
+        "screened": [one.as_dict() for one in sorted(outcome.screened, key=lambda one: -one.speedup)],
+        "not_screened": dict(outcome.impossible),
+        "grid": _grid(outcome),
+        "less_is_more": list(outcome.sets.curve),
+        "skip_sets": list(outcome.sets.tried),
+        "damages": dict(outcome.sets.damages),
+        "no_skip_sets": outcome.sets.reason,
+        "answers": len(outcome.answers),
+        "spent_seconds": round(outcome.spent, 1),
+    }
+
+
+def measured(outcome: Outcome) -> dict[str, Any]:
+    """The figures of the winner on held-out prompts, for its system's file."""
+    held = outcome.held_out
+    if held is None or outcome.winner == OFF:
+        return {}
+    told = _standing(held, outcome.winner)
+    plain = _standing(held, OFF)
+    names = ("speedup", "speedup_interval", "tokens_per_second", "tokens_per_round", "prompts")
+    return {**{name: told[name] for name in names}, "plain_tokens_per_second": plain["tokens_per_second"]}
+
+
+def summary(outcome: Outcome) -> Iterator[str]:
+    """Plain sentences."""
+    methods = list(dict.fromkeys(one.way.method for one in outcome.screened))
+    yield (
+        f"Tried: {len(outcome.screened)} ways to draft ({', '.join(methods)}), screened on {len(outcome.answers)} recorded "
+        f"answers; {len(outcome.trials.candidates) - 1} candidates on the clock beside plain decoding, in "
+        f"{outcome.trials.heats} heats. {outcome.spent / 60:.1f} minutes in all."
+    )
+    yield _verdict(outcome)
+    if outcome.tried != OFF:
+        yield from _bounds(outcome)
+    yield from _self_speculation(outcome)
+
+
+def _verdict(outcome: Outcome) -> str:
+    if outcome.tried == OFF:
+        others = [one for one in outcome.trials.candidates if one != OFF]
+        if not others:
+            return "Off won: there was nothing else that could be tried."
+        best = max(others, key=lambda one: _value(outcome.trials, one))
+        return (
+            f"Off won: the fastest of the others, {best.name}, came to {_told(outcome.trials.ratio(best, OFF))} x plain "
+            "decoding in the trials, which is no clear gain."
+        )
+    told, heats = _told(outcome.judged), 0 if outcome.held_out is None else outcome.held_out.heats
+    if outcome.winner == OFF:
+        return (
+            f"Off won: {outcome.tried.name} was ahead in the trials, but on {heats} held-out answers it came to {told} x "
+            "plain decoding, which is no clear gain."
+        )
+    return f"Won: {outcome.winner.name}, {told} x plain decoding on {heats} held-out answers."
+
+
+def _bounds(outcome: Outcome) -> Iterator[str]:
+    """What a round gives and what it takes, in plain steps."""
+    if outcome.held_out is None:
+        return
+    told = _standing(outcome.held_out, outcome.tried)
+    if not told["drafted"]:
+        return
+    tokens, verify, draft = told["tokens_per_round"], told["verify_cost"], told["draft_cost"]
+    free = tokens / verify
+    ideal = tokens / (1 + draft)
+    perfect = (1 + told["drafted_per_round"]) / (verify + draft)
+    most = max(
+        (free, "drafting costs too much"),
+        (ideal, "checking several tokens costs too much"),
+        (perfect, "too many guesses are wrong"),
+    )
+    yield (
+        f"What bounds it: a round gives {tokens:.2f} tokens and takes {verify:.2f} plain steps to verify and {draft:.2f} to "
+        f"draft. With free drafts it would be {free:.2f} x, with free width {ideal:.2f} x, with every guess right "
+        f"{perfect:.2f} x: above all, {most[1]}."
+    )
+
+
+def _self_speculation(outcome: Outcome) -> Iterator[str]:
+    """Where drafting with a part of the model doesn't pay, the numbers that say why."""
+    own = [one for one in outcome.screened if one.way.method in SELF]
+    if outcome.winner.way.method in SELF or any(part.method in SELF for part in outcome.winner.way.parts):
+        return
+    if own:
+        best = max(own, key=lambda one: one.speedup)
+        verb = "doesn't pay" if best.speedup <= 1 else "was not the best"
+        yield (
+            f"Drafting with a part of the model {verb} here: the best plan, {best.way.name}, says the model's next token "
+            f"in {best.match_rate:.1%} of the places at {best.draft_cost:.2f} of a plain step, which promises "
+            f"{best.speedup:.2f} x."
+        )
+    damages = outcome.sets.damages
+    if damages:
+        ordered = sorted(damages, key=lambda one: damages[one])
+        least, middle, most = ordered[0], ordered[len(ordered) // 2], ordered[-1]
+        yield (
+            f"Leaving out a single sublayer loses {damages[least]:.1%} of the tokens at least ({least}), "
+            f"{damages[middle]:.1%} in the middle and {damages[most]:.1%} at most ({most})."
+        )
+    tried = outcome.sets.best
+    if tried is not None:
+        yield (
+            f"Of the skip sets that were timed, {tried['name']} was the fastest: {tried['skipped']} sublayers left out, "
+            f"{tried['match_rate']:.1%} of the tokens right at {tried['cost']:.2f} of a plain forward."
+        )
+
+
+def _standing(standings: Standings, one: Candidate) -> dict[str, Any]:
+    """One candidate's figures over the heats that it ran in; costs are in plain steps, None where nothing was drafted."""
+    samples = standings.samples.get(one.name, [])
+    plain = standings.samples.get(OFF.name, [])
+    decoded, seconds = sum(s.decoded for s in samples), sum(s.seconds for s in samples)
+    rounds, drafted = sum(s.rounds for s in samples), sum(s.drafted for s in samples)
+    plain_rounds = sum(s.rounds for s in plain)
+    step = sum(s.verify_seconds for s in plain) / plain_rounds if plain_rounds else 0.0
+    priced = bool(rounds and step)
+    figure = standings.ratio(one, OFF)
+    return {
+        "name": one.name,
+        "method": one.way.method,
+        **one.parts(),
+        "speedup": None if figure is None else figure.value,
+        "speedup_interval": None if figure is None else [figure.low, figure.high],
+        "tokens_per_second": decoded / seconds if seconds else None,
+        "prompts": len(samples),
+        "left_after": standings.out.get(one.name),
+        "rounds": rounds,
+        "drafted": drafted,
+        "drafted_per_round": drafted / rounds if rounds else 0.0,
+        "acceptance": sum(s.accepted for s in samples) / drafted if drafted else None,
+        "tokens_per_round": decoded / rounds if rounds else None,
+        "verify_cost": sum(s.verify_seconds for s in samples) / rounds / step if priced else None,
+        "draft_cost": sum(s.draft_seconds for s in samples) / rounds / step if priced else None,
+    }
+
+
+def _grid(outcome: Outcome) -> list[dict[str, Any]]:
+    """Exit layer by draft length."""
+    return [
+        {"exit_layer": one.way.options["exit_layer"], "length": length, "speedup": speedup}
+        for one in outcome.screened
+        if one.way.method == EXIT
+        for length, speedup in zip(LENGTHS, one.speedups, strict=True)
+    ]
+
+
+def _value(standings: Standings, one: Candidate) -> float:
+    figure = standings.ratio(one, OFF)
+    return 0.0 if figure is None else figure.value
+
+
+def _told(figure: Figure | None) -> str:
+    return "nothing" if figure is None else f"{figure.value:.2f} ({figure.low:.2f} to {figure.high:.2f})"
+
+
+def sweet_spot(report: Mapping[str, Any]) -> Mapping[str, Any] | None:
+    """The best cell of the grid."""
+    return max(report["grid"], key=lambda cell: float(cell["speedup"]), default=None)

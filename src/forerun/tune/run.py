@@ -1,0 +1,249 @@
+"""A tuning run: record answers, screen every way to draft, search skip sets, try the promising ones on the clock, judge.
+
+What is tuned on and what the winner is judged on are different prompts. Each stage has a share of the budget; the least that
+a decision needs is done even where that takes longer. All measurements go through the journal: a run may be killed anywhere.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, replace
+from typing import Any, final
+
+from ..bench.figures import Figure
+from ..cost import Cost, Costs
+from ..engine import Engine
+from ..errors import ForerunError
+from .candidates import (
+    HYBRID,
+    LOOKUP,
+    OFF,
+    SKIP,
+    Candidate,
+    Way,
+    first_ways,
+    hybrid_ways,
+    skip_ways,
+    with_rules,
+)
+from .engines import Engines
+from .journal import Journal
+from .machine import Machine, Sample
+from .match_rate import Recorded, record
+from .screening import (
+    Places,
+    Screen,
+    Screened,
+    places_of_hybrid,
+    places_of_lookup,
+    places_of_read,
+    read_answers,
+)
+from .sets import Sets, SetSearch
+from .setup import Setup, split
+from .trials import FEWEST_HEATS, Standings, run_trials
+
+# by which share of the budget a stage ends
+ANSWERS, SCREENING, SEARCH, TRIALS, JUDGEMENT = 0.1, 0.35, 0.55, 0.85, 1.0
+CHUNK, MOST_CHUNKS = 4, 3
+MOST_OF_A_METHOD, OTHERS_OF_HYBRIDS = 2, 2
+HOPELESS = 0.85  # predicted speed-ups below are not tried, unless nothing promises more
+FEWEST_TRIED, MOST_TRIED = 2, 9
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Outcome:
+    """winner is what to use; tried, which held-out prompts were to confirm, may be another one. held_out: None where off won
+    the trials already. impossible: why a way can't be taken here, by its name."""
+
+    winner: Candidate
+    tried: Candidate
+    screened: Sequence[Screened]
+    impossible: dict[str, str]
+    sets: Sets
+    trials: Standings
+    held_out: Standings | None
+    answers: Sequence[Recorded]
+    target: Cost
+    spent: float
+
+    @property
+    def judged(self) -> Figure | None:
+        """The speed-up of the one that was tried, on held-out prompts."""
+        return None if self.held_out is None else self.held_out.ratio(self.tried, OFF)
+
+
+@final
+class Tuning:
+    """One run. tick is told what is being done."""
+
+    def __init__(
+        self,
+        engine: Engine,
+        setup: Setup,
+        machine: Machine,
+        journal: Journal,
+        tick: Callable[[str], None] = lambda what: None,
+    ) -> None:
+        self._engine = engine
+        self._engines = Engines(engine)
+        self._setup = setup
+        self._machine = machine
+        self._journal = journal
+        self._tick = tick
+        self._places: dict[str, tuple[Places, float]] = {}
+        self._impossible: dict[str, str] = {}
+
+    def run(self, prompts: Sequence[Sequence[int]]) -> Outcome:
+        """Raises ValueError where the prompts are too few or have no answers."""
+        tuned_on, held_out = split(prompts, self._setup.seed)
+        answers = self._answers(tuned_on)
+        screen = Screen(answers, self._target(answers))
+        screened = self._screen(screen)
+        sets = self._sets(screen)
+        screened += self._screened_sets(screen, sets)
+        screened += self._screened_hybrids(screen, screened)
+        candidates = self._promising(screened, screen.target)
+        trials = self._heats("trial", candidates, tuned_on, TRIALS, None)
+        tried, held = trials.winner, None
+        if tried != OFF:
+            held = self._heats("held-out", [tried], held_out, JUDGEMENT, max(len(held_out), FEWEST_HEATS))
+        figure = None if held is None else held.ratio(tried, OFF)
+        winner = tried if figure is not None and figure.low > 1 else OFF
+        return Outcome(
+            winner, tried, screened, self._impossible, sets, trials, held, answers, screen.target, self._journal.spent
+        )
+
+    def _until(self, share: float) -> float:
+        return share * self._setup.budget
+
+    def _answers(self, prompts: Sequence[Sequence[int]]) -> list[Recorded]:
+        """Greedy answers to a few prompts, some at a time; the first chunk in any case."""
+        found: list[Recorded] = []
+        for number in range(MOST_CHUNKS):
+            chunk = prompts[number * CHUNK : (number + 1) * CHUNK]
+            if chunk:
+                self._tick("recording greedy answers")
+                until = self._until(ANSWERS) if number else float("inf")
+                told = self._journal.within(until, "answers", str(number), lambda chunk=chunk: self._recorded(chunk))
+                found += [Recorded(tuple(ids), start) for ids, start in (told or {"answers": []})["answers"]]
+        return found
+
+    def _recorded(self, prompts: Sequence[Sequence[int]]) -> dict[str, Any]:
+        answers = record(self._engine, [list(ids) for ids in prompts], self._setup.max_new_tokens)
+        return {"answers": [[one.ids, one.start] for one in answers]}
+
+    def _target(self, answers: Sequence[Recorded]) -> Cost:
+        """The forwards' cost by rows, with what a plain step takes beside its forward."""
+        self._tick("timing forwards")
+        middle = sorted(answers, key=lambda one: one.start)[len(answers) // 2]
+
+        def measured() -> dict[str, Any]:
+            cost = self._machine.verify_cost(self._engine, middle.start)
+            plain = self._sample(OFF, middle.ids[: middle.start])
+            step = 1e3 * plain.seconds / plain.decoded if plain.decoded else 0.0
+            beside = max(step - cost.ms(1), 0.0)
+            points = tuple(replace(point, ms=point.ms + beside) for point in cost.points)
+            return Costs((replace(cost, points=points),)).as_dict()
+
+        return Costs.from_dict(self._journal.kept("cost", "target", measured)).target
+
+    def _screen(self, screen: Screen) -> list[Screened]:
+        runner = self._engine.runner
+        ways = first_ways(self._setup.chosen, runner.num_layers, runner.vocab_size, self._setup.own_weights)
+        return [one for way in ways if (one := self._screened(screen, way, self._until(SCREENING))) is not None]
+
+    def _screened(self, screen: Screen, way: Way, until: float) -> Screened | None:
+        """None where the way can't be taken, or the time is up."""
+        self._tick(f"screening {way.name}")
+        if way.method == LOOKUP:
+            places, step_ms = places_of_lookup(way.options, screen.answers), 0.0
+        else:
+            name = f"{way.name}, {len(screen.answers)} answers"
+            read = self._journal.within(until, "way", name, lambda: self._read(way, screen.answers))
+            if read is None or "reason" in read:
+                self._impossible[way.name] = "no time was left" if read is None else read["reason"]
+                return None
+            places, step_ms = places_of_read(read, screen.answers), read["step_ms"]
+        self._places[way.name] = places, step_ms
+        return screen.screened(way, places, step_ms)
+
+    def _read(self, way: Way, answers: Sequence[Recorded]) -> dict[str, Any]:
+        try:
+            engine = self._engines.of_way(way)
+            said = read_answers(engine, answers)
+        except ForerunError as error:
+            return {"reason": str(error)}
+        first = answers[0]
+        return {**said, "step_ms": self._machine.step_ms(engine, way.name, first.ids[: first.start])}
+
+    def _sets(self, screen: Screen) -> Sets:
+        if SKIP not in self._setup.chosen.methods:
+            return Sets(reason="not asked for")
+        identity = self._engine.identity.as_dict()
+        about = {"model": identity, "seed": self._setup.seed}
+        search = SetSearch(
+            self._engine,
+            screen.answers,
+            screen.target,
+            self._machine,
+            self._journal,
+            self._setup.storage,
+            about,
+            self._setup.set_trials,
+        )
+        return search.run(self._until(SEARCH), self._tick)
+
+    def _screened_sets(self, screen: Screen, sets: Sets) -> list[Screened]:
+        found = (self._screened(screen, way, float("inf")) for way in skip_ways(sets.plans))
+        return [one for one in found if one is not None]
+
+    def _screened_hybrids(self, screen: Screen, screened: Sequence[Screened]) -> list[Screened]:
+        """The best lookup beside the best of the others."""
+        ordered = sorted(screened, key=lambda one: -one.speedup)
+        lookups = [one.way for one in ordered if one.way.method == LOOKUP]
+        others = [one.way for one in ordered if one.way.method != LOOKUP][:OTHERS_OF_HYBRIDS]
+        if HYBRID not in self._setup.chosen.methods or not lookups:
+            return []
+        found: list[Screened] = []
+        for way in hybrid_ways(lookups[0], others):
+            (first, _), (then, step_ms) = (self._places[part.name] for part in way.parts)
+            found.append(screen.screened(way, places_of_hybrid(first, then), step_ms))
+        return found
+
+    def _promising(self, screened: Sequence[Screened], target: Cost) -> list[Candidate]:
+        ordered = sorted(screened, key=lambda one: (-one.speedup, one.way.rank))
+        hopeful = [one for one in ordered if one.speedup >= HOPELESS] or ordered[:1]
+        taken: list[Screened] = []
+        for one in hopeful:
+            if sum(other.way.method == one.way.method for other in taken) < MOST_OF_A_METHOD:
+                taken.append(one)
+        seconds = self._setup.budget * (TRIALS - SEARCH)
+        answer = 1e-3 * target.ms(1) * self._setup.max_new_tokens
+        count = min(max(int(seconds / (FEWEST_HEATS * answer)) - 1, FEWEST_TRIED), MOST_TRIED)
+        return with_rules([(one.way, one.best_length) for one in taken], count)
+
+    def _heats(
+        self,
+        stage: str,
+        candidates: Sequence[Candidate],
+        prompts: Sequence[Sequence[int]],
+        share: float,
+        most: int | None,
+    ) -> Standings:
+        def tick(standings: Standings) -> None:
+            self._tick(f"{stage} heats: {len(standings.still_in)} methods in")
+
+        return run_trials(
+            candidates,
+            prompts,
+            self._sample,
+            self._journal,
+            stage=stage,
+            until=self._until(share),
+            most=most,
+            tick=tick,
+        )
+
+    def _sample(self, candidate: Candidate, ids: Sequence[int]) -> Sample:
+        return self._machine.answer(self._engines.of(candidate), candidate.name, ids, self._setup.max_new_tokens)

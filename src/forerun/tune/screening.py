@@ -1,0 +1,184 @@
+"""Cheap screening: what a way to draft would have given on recorded greedy answers, without decoding anything.
+
+A drafter with a model reads each answer once, teacher-forced: what it says behind every token stands for the drafts from
+there. Lookup is replayed on the tokens alone. With what a drafted token costs and the target's cost by rows, rounds of any
+length are then replayed (simulate.py), so that streaks of right guesses count as they come.
+"""
+
+from __future__ import annotations
+
+from collections.abc import AsyncGenerator, Iterator, Mapping, Sequence
+from contextlib import ExitStack
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from ..chance import Seeded
+from ..core import Context, Signals
+from ..cost import Cost, Point
+from ..drafters.base import Drafter
+from ..drafters.lookup import Lookup
+from ..drive import Batch, drive
+from ..engine import Engine
+from ..models.heads import Pair
+from ..models.identity import Identity
+from ..traces import Position, Trace, TracedAnswer, TraceHeader, position_of
+from .candidates import HYBRID, LOOKUP, Way
+from .match_rate import Recorded
+from .round_costs import RoundCosts
+from .simulate import Replay
+
+LENGTHS = (1, 2, 3, 4, 5, 6, 8, 10, 12)
+DEPTH = max(LENGTHS)
+SHORTEST_PROMPT = 3  # what a drafter can read behind
+
+Places = Sequence[Sequence[Position]]  # by answer, behind each of its tokens but the last
+
+
+@dataclass(frozen=True, slots=True)
+class Screened:
+    """A way's promise. found: the share of places where it drafts; match_rate: how often its next token there was right.
+
+    draft_cost is c, a drafted token's time over a plain forward's; speedups are over plain decoding, by LENGTHS.
+    """
+
+    way: Way
+    found: float
+    match_rate: float
+    draft_cost: float
+    speedups: tuple[float, ...]
+
+    @property
+    def best_length(self) -> int:
+        """The shortest of the best."""
+        return LENGTHS[self.speedups.index(max(self.speedups))]
+
+    @property
+    def speedup(self) -> float:
+        return max(self.speedups)
+
+    def as_dict(self) -> dict[str, Any]:
+        return {
+            "name": self.way.name,
+            "method": self.way.method,
+            "drafter": {"name": self.way.drafter, **self.way.options},
+            "found": self.found,
+            "match_rate": self.match_rate,
+            "draft_cost": self.draft_cost,
+            "best_length": self.best_length,
+            "predicted_speedup": self.speedup,
+            "predicted_by_length": dict(zip(map(str, LENGTHS), self.speedups, strict=True)),
+        }
+
+
+def read_answers(engine: Engine, answers: Sequence[Recorded]) -> dict[str, Any]:
+    """What the engine's drafter says behind every token, and how sure it is: lists by answer, one forward or two each.
+
+    Raises UnsupportedOption where the drafter can't read.
+    """
+    batch: Batch[int, tuple[list[int], list[float]]] = Batch()
+    said: dict[int, tuple[list[int], list[float]]] = {}
+    with ExitStack() as stack:
+        stack.callback(batch.close)
+        for number, answer in enumerate(answers):
+            _, drafter = stack.enter_context(engine.lent(answer.ids[: answer.start]))
+            batch.add(number, _read(drafter, answer))
+        for event in batch.run():
+            if event.error is not None:
+                raise event.error
+            if event.value is not None:
+                said[event.key] = event.value
+    ordered = [said[number] for number in range(len(answers))]
+    return {"said": [tokens for tokens, _ in ordered], "confidence": [values for _, values in ordered]}
+
+
+async def _read(drafter: Drafter, answer: Recorded) -> AsyncGenerator[tuple[list[int], list[float]]]:
+    rows = await drafter.read(answer.ids[:-1], answer.start)
+    best = rows.logits.float().log_softmax(-1).max(-1)
+    yield best.indices.tolist(), [round(value, 5) for value in best.values.exp().tolist()]
+
+
+def places_of_read(read: Mapping[str, Any], answers: Sequence[Recorded]) -> Places:
+    """The drafts that a reading stands for."""
+    found: list[list[Position]] = []
+    for answer, said, sure in zip(answers, read["said"], read["confidence"], strict=True):
+        tokens = answer.ids[answer.start :]
+        signals = [Signals(value, value, 1 - value, (value,)) for value in sure]
+        ends = [min(known + DEPTH, len(tokens)) for known in range(len(tokens))]
+        found.append(
+            [
+                position_of(tuple(said[known : ends[known]]), tuple(signals[known : ends[known]]), tokens[known:])
+                for known in range(1, len(tokens))
+            ]
+        )
+    return found
+
+
+def places_of_lookup(options: Mapping[str, int], answers: Sequence[Recorded]) -> Places:
+    """Exactly what lookup drafts."""
+    return [list(_looked_up(Lookup(options["max_ngram"], options["min_ngram"]), answer)) for answer in answers]
+
+
+def _looked_up(lookup: Lookup, answer: Recorded) -> Iterator[Position]:
+    context = Context(list(answer.ids[: answer.start]), Seeded(0))
+    for known in range(answer.start + 1, len(answer.ids)):
+        context.ids.append(answer.ids[known - 1])
+        drafted: list[int] = []
+        source = drive(lookup.draft(context))
+        for step in source:
+            drafted += step.tokens
+            if len(drafted) == min(DEPTH, len(answer.ids) - known):
+                break
+        source.close()
+        yield position_of(tuple(drafted), (None,) * len(drafted), answer.ids[known:])
+
+
+def places_of_hybrid(first: Places, then: Places) -> Places:
+    return [
+        [one if one.drafted else other for one, other in zip(mine, others, strict=True)]
+        for mine, others in zip(first, then, strict=True)
+    ]
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Screen:
+    """Recorded answers and the target's cost; what else a way needs is handed in."""
+
+    answers: Sequence[Recorded]
+    target: Cost
+
+    def screened(self, way: Way, places: Places, step_ms: float) -> Screened:
+        """The promise of every fixed length."""
+        replay = self.replay(places, step_ms)
+        counts = [len(answer.positions) for answer in replay.trace.answers]
+        speedups = tuple(replay.planned([[length] * count for count in counts]).speedup for length in LENGTHS)
+        every = [one for answer in places for one in answer]
+        drafting = [one for one in every if one.drafted]
+        right = sum(one.agreed > 0 for one in drafting)
+        return Screened(
+            way,
+            len(drafting) / len(every) if every else 0.0,
+            right / len(drafting) if drafting else 0.0,
+            step_ms / self.target.ms(1),
+            speedups,
+        )
+
+    def replay(self, places: Places, step_ms: float) -> Replay:
+        about = self.target.model, self.target.runner, self.target.weights
+        draft = Cost(*about, "draft", (Point(1, 0, step_ms), Point(2, 0, 2 * step_ms))) if step_ms > 0 else None
+        traced = tuple(
+            TracedAnswer(
+                str(number), "all", one.ids[: one.start], one.ids[one.start :], len(one.ids) - one.start, tuple(own)
+            )
+            for number, (one, own) in enumerate(zip(self.answers, places, strict=True))
+        )
+        return Replay(Trace(Path(), _HEADER, traced), RoundCosts("screening", self.target, draft, real=True))
+
+
+# a replay asks a header for the depth alone; nothing of this trace is kept
+_HEADER = TraceHeader("", Pair(Identity("", 0, 0, 0, ""), ""), "", {}, DEPTH, 1, 0, False, 0, None, {})
+
+
+def uses_model(way: Way) -> bool:
+    """Whether the way has rows of its own to read."""
+    return way.method not in (LOOKUP, HYBRID)

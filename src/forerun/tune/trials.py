@@ -1,0 +1,129 @@
+"""Wall-clock trials: in each heat all that are still in answer one prompt, in an order that changes from heat to heat.
+
+Times are compared prompt by prompt, with 95 % intervals by resampling the heats. After a few heats those leave that are
+slower than the fastest one even at the better end of their interval. Who can't be told apart from a simpler one loses to it;
+nothing is simpler than off.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import Any
+
+from ..bench.figures import Figure, ratio_of_rates
+from ..bench.race import order
+from .candidates import OFF, Candidate
+from .journal import Journal
+from .machine import Sample
+
+FEWEST_HEATS = 4
+Answer = Callable[[Candidate, Sequence[int]], Sample]
+
+
+@dataclass(slots=True)
+class Standings:
+    """The times so far by candidate; all begin together, so a list is as long as the heats that its candidate ran in.
+
+    out says after which heat a candidate left.
+    """
+
+    candidates: tuple[Candidate, ...]
+    samples: dict[str, list[Sample]] = field(default_factory=dict)
+    out: dict[str, int] = field(default_factory=dict)
+
+    @property
+    def heats(self) -> int:
+        return max(map(len, self.samples.values()), default=0)
+
+    @property
+    def still_in(self) -> list[Candidate]:
+        return [one for one in self.candidates if one.name not in self.out]
+
+    def take(self, times: Mapping[str, Any]) -> None:
+        for name, time in times.items():
+            self.samples.setdefault(name, []).append(Sample(**time))
+
+    def ratio(self, one: Candidate, other: Candidate) -> Figure | None:
+        """How many times as fast one is as the other over the heats that both ran in; None where nothing was decoded."""
+        pairs = list(zip(self.samples.get(one.name, []), self.samples.get(other.name, []), strict=False))
+        return ratio_of_rates(
+            [a.decoded for a, _ in pairs],
+            [a.seconds for a, _ in pairs],
+            [b.decoded for _, b in pairs],
+            [b.seconds for _, b in pairs],
+        )
+
+    @property
+    def fastest(self) -> Candidate:
+        """Of those still in."""
+        return max(self.still_in, key=lambda one: self._value(one, OFF))
+
+    def drop_slow(self) -> None:
+        """Let those go that are surely slower than the fastest; off stays, as the measure of all."""
+        best = self.fastest
+        for one in self.still_in:
+            figure = self.ratio(one, best)
+            if one not in (best, OFF) and figure is not None and figure.high < 1:
+                self.out[one.name] = self.heats
+
+    @property
+    def winner(self) -> Candidate:
+        """The simplest of those that can't be told apart from the fastest."""
+        best = self.fastest
+        tied = [one for one in self.still_in if one == best or self._ties(best, one)]
+        return min(tied, key=lambda one: (one.rank, -self._value(one, OFF)))
+
+    def _ties(self, best: Candidate, one: Candidate) -> bool:
+        figure = self.ratio(best, one)
+        return figure is None or figure.low <= 1
+
+    def _value(self, one: Candidate, other: Candidate) -> float:
+        figure = self.ratio(one, other)
+        return 0.0 if figure is None else figure.value
+
+
+def run_trials(
+    candidates: Sequence[Candidate],
+    prompts: Sequence[Sequence[int]],
+    answer: Answer,
+    journal: Journal,
+    *,
+    stage: str,
+    until: float,
+    most: int | None = None,
+    tick: Callable[[Standings], None] = lambda standings: None,
+) -> Standings:
+    """Heats over the prompts, again and again, until the budget's second `until`, at least FEWEST_HEATS of them.
+
+    most: no more heats than that. They end, too, where only off and one other are left and an interval tells them apart.
+    """
+    standings = Standings((OFF, *candidates))
+    heat = 0
+    while len(standings.still_in) > 1 and (most is None or heat < most):
+        turn = order(standings.still_in, heat)
+        name = f"{stage} {heat}: {'; '.join(sorted(one.name for one in turn))}"
+        ids = prompts[heat % len(prompts)]
+
+        def run(turn: Sequence[Candidate] = turn, ids: Sequence[int] = ids) -> Mapping[str, Any]:
+            return {one.name: answer(one, ids).as_dict() for one in turn}
+
+        times = journal.within(until if heat >= FEWEST_HEATS else float("inf"), "heat", name, run)
+        if times is None:
+            break
+        standings.take(times)
+        heat += 1
+        tick(standings)
+        if heat >= FEWEST_HEATS:
+            standings.drop_slow()
+            if most is None and _decided(standings):
+                break
+    return standings
+
+
+def _decided(standings: Standings) -> bool:
+    others = [one for one in standings.still_in if one != OFF]
+    if len(others) != 1:
+        return not others
+    figure = standings.ratio(others[0], OFF)
+    return figure is not None and (figure.low > 1 or figure.high < 1)
