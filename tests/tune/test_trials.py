@@ -114,6 +114,26 @@ def test_a_tie_with_off_goes_to_off(journal: Journal, clock: Clock) -> None:
     assert found.winner == OFF
 
 
+def test_a_simpler_one_that_may_be_no_faster_than_off_does_not_win_a_tie(journal: Journal, clock: Clock) -> None:
+    times = {OFF.name: [1.0], EXIT.name: [0.8], LOOKUP.name: [0.5, 1.2, 0.6, 1.2]}
+
+    found = trials(journal, clock, times, until=30)
+
+    assert LOOKUP in found.still_in
+    assert found.winner == EXIT
+
+
+def test_one_that_was_lucky_does_not_stand_in_the_way_of_one_that_is_surely_faster(
+    journal: Journal, clock: Clock
+) -> None:
+    times = {OFF.name: [1.0], EXIT.name: [0.8], LOOKUP.name: [0.3, 1.6, 0.4, 0.6]}
+
+    found = trials(journal, clock, times, until=15)
+
+    assert found.fastest == LOOKUP
+    assert found.winner == EXIT
+
+
 def test_off_wins_over_slower_ones(journal: Journal, clock: Clock) -> None:
     found = trials(journal, clock, {OFF.name: [1.0], LOOKUP.name: [1.2], EXIT.name: [1.1]})
 

@@ -66,7 +66,7 @@ def _verdict(outcome: Outcome) -> str:
         others = [one for one in outcome.trials.candidates if one != OFF]
         if not others:
             return "Off won: there was nothing else that could be tried."
-        best = max(others, key=lambda one: _value(outcome.trials, one))
+        best = max(others, key=outcome.trials.speedup)
         return (
             f"Off won: the fastest of the others, {best.name}, came to {_told(outcome.trials.ratio(best, OFF))} x plain "
             "decoding in the trials, which is no clear gain."
@@ -169,11 +169,6 @@ def _grid(outcome: Outcome) -> list[dict[str, Any]]:
         if one.way.method == EXIT
         for length, speedup in zip(LENGTHS, one.speedups, strict=True)
     ]
-
-
-def _value(standings: Standings, one: Candidate) -> float:
-    figure = standings.ratio(one, OFF)
-    return 0.0 if figure is None else figure.value
 
 
 def _told(figure: Figure | None) -> str:

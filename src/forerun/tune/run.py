@@ -6,6 +6,7 @@ a decision needs is done even where that takes longer. All measurements go throu
 
 from __future__ import annotations
 
+import hashlib
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 from typing import Any, final
@@ -49,6 +50,7 @@ CHUNK, MOST_CHUNKS = 4, 3
 MOST_OF_A_METHOD, OTHERS_OF_HYBRIDS = 2, 2
 HOPELESS = 0.85  # predicted speed-ups below are not tried, unless nothing promises more
 FEWEST_TRIED, MOST_TRIED = 2, 9
+FEWEST_JUDGED = 6  # heats on held-out prompts
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -104,12 +106,13 @@ class Tuning:
         screened += self._screened_sets(screen, sets)
         screened += self._screened_hybrids(screen, screened)
         candidates = self._promising(screened, screen.target)
-        trials = self._heats("trial", candidates, tuned_on, TRIALS, None)
+        trials = self._heats("trial", candidates, tuned_on, TRIALS, FEWEST_HEATS)
         tried, held = trials.winner, None
         if tried != OFF:
-            held = self._heats("held-out", [tried], held_out, JUDGEMENT, max(len(held_out), FEWEST_HEATS))
-        figure = None if held is None else held.ratio(tried, OFF)
-        winner = tried if figure is not None and figure.low > 1 else OFF
+            held = self._heats(
+                "held-out", [tried], held_out, JUDGEMENT, FEWEST_JUDGED, max(len(held_out), FEWEST_JUDGED)
+            )
+        winner = OFF if held is None else held.winner
         return Outcome(
             winner, tried, screened, self._impossible, sets, trials, held, answers, screen.target, self._journal.spent
         )
@@ -180,8 +183,8 @@ class Tuning:
     def _sets(self, screen: Screen) -> Sets:
         if SKIP not in self._setup.chosen.methods:
             return Sets(reason="not asked for")
-        identity = self._engine.identity.as_dict()
-        about = {"model": identity, "seed": self._setup.seed}
+        read = hashlib.sha256(repr([one.ids for one in screen.answers[:CHUNK]]).encode()).hexdigest()[:16]
+        about = {"model": self._engine.identity.as_dict(), "answers": read}
         search = SetSearch(
             self._engine,
             screen.answers,
@@ -229,7 +232,8 @@ class Tuning:
         candidates: Sequence[Candidate],
         prompts: Sequence[Sequence[int]],
         share: float,
-        most: int | None,
+        least: int,
+        most: int | None = None,
     ) -> Standings:
         def tick(standings: Standings) -> None:
             self._tick(f"{stage} heats: {len(standings.still_in)} methods in")
@@ -241,6 +245,7 @@ class Tuning:
             self._journal,
             stage=stage,
             until=self._until(share),
+            least=least,
             most=most,
             tick=tick,
         )

@@ -79,6 +79,8 @@ class SetSearch:
             return Sets(reason=str(error))
         cost = self._plan_cost()
         halfway = (self._journal.spent + until) / 2
+        self._answers = self._answers[: self._affordable(halfway)]
+        self._rate = MatchRate(self._engine.runner, self._answers)
         damaged = self._damages(halfway, tick)
         curve = [] if damaged is None else self._curve(damaged, cost)
         tried = self._search(cost, damaged, until, tick)
@@ -98,6 +100,20 @@ class SetSearch:
             "plan cost", "sublayers", lambda: _shares(self._machine.plan_cost(self._engine, ids))
         )
         return PlanCost(found["attention"], found["mlp"])
+
+    def _affordable(self, until: float) -> int:
+        """On how many answers the damage of every sublayer can be read until then; one at least."""
+
+        def count() -> Mapping[str, Any]:
+            self._rate(FULL)
+            begun = self._journal.spent
+            self._rate(self._space.without(self._space.sublayers[:1]))
+            each = (self._journal.spent - begun) / len(self._answers)
+            wanted = each * len(self._space.sublayers)
+            room = max(until - self._journal.spent, 0.0)
+            return {"count": len(self._answers) if wanted == 0 else min(max(int(room / wanted), 1), len(self._answers))}
+
+        return int(self._journal.kept("sets", "answers", count)["count"])
 
     def _kept_rate(self, plan: LayerPlan) -> float:
         found = self._journal.kept("match rate", _told(plan), lambda: {"rate": self._rate(plan)})

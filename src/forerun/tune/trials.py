@@ -57,7 +57,7 @@ class Standings:
     @property
     def fastest(self) -> Candidate:
         """Of those still in."""
-        return max(self.still_in, key=lambda one: self._value(one, OFF))
+        return max(self.still_in, key=self.speedup)
 
     def drop_slow(self) -> None:
         """Let those go that are surely slower than the fastest; off stays, as the measure of all."""
@@ -69,17 +69,22 @@ class Standings:
 
     @property
     def winner(self) -> Candidate:
-        """The simplest of those that can't be told apart from the fastest."""
-        best = self.fastest
-        tied = [one for one in self.still_in if one == best or self._ties(best, one)]
-        return min(tied, key=lambda one: (one.rank, -self._value(one, OFF)))
+        """Of those surely faster than off, the simplest that can't be told apart from the fastest."""
+        faster = [one for one in self.still_in if one != OFF and not self._ties(one, OFF)]
+        if not faster:
+            return OFF
+        best = max(faster, key=self.speedup)
+        tied = [one for one in faster if one == best or self._ties(best, one)]
+        return min(tied, key=lambda one: (one.rank, -self.speedup(one)))
 
-    def _ties(self, best: Candidate, one: Candidate) -> bool:
-        figure = self.ratio(best, one)
+    def _ties(self, one: Candidate, other: Candidate) -> bool:
+        """Whether one may be no faster than the other."""
+        figure = self.ratio(one, other)
         return figure is None or figure.low <= 1
 
-    def _value(self, one: Candidate, other: Candidate) -> float:
-        figure = self.ratio(one, other)
+    def speedup(self, one: Candidate) -> float:
+        """Over off; 0 where nothing was decoded."""
+        figure = self.ratio(one, OFF)
         return 0.0 if figure is None else figure.value
 
 
@@ -91,12 +96,13 @@ def run_trials(
     *,
     stage: str,
     until: float,
+    least: int = FEWEST_HEATS,
     most: int | None = None,
     tick: Callable[[Standings], None] = lambda standings: None,
 ) -> Standings:
-    """Heats over the prompts, again and again, until the budget's second `until`, at least FEWEST_HEATS of them.
+    """Heats over the prompts, again and again, until the budget's second `until`, at least `least` of them.
 
-    most: no more heats than that. They end, too, where only off and one other are left and an interval tells them apart.
+    most: no more heats than that; without it they end, too, where only off and one other are left and can be told apart.
     """
     standings = Standings((OFF, *candidates))
     heat = 0
@@ -108,13 +114,13 @@ def run_trials(
         def run(turn: Sequence[Candidate] = turn, ids: Sequence[int] = ids) -> Mapping[str, Any]:
             return {one.name: answer(one, ids).as_dict() for one in turn}
 
-        times = journal.within(until if heat >= FEWEST_HEATS else float("inf"), "heat", name, run)
+        times = journal.within(until if heat >= least else float("inf"), "heat", name, run)
         if times is None:
             break
         standings.take(times)
         heat += 1
         tick(standings)
-        if heat >= FEWEST_HEATS:
+        if heat >= least:
             standings.drop_slow()
             if most is None and _decided(standings):
                 break

@@ -1,0 +1,200 @@
+"""Screening against what drafters really draft: a trace of the same answers."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+import forerun
+from forerun.cost import Cost, Point
+from forerun.errors import UnsupportedOption
+from forerun.tune.candidates import Way, lookup_ways
+from forerun.tune.match_rate import Recorded
+from forerun.tune.screening import (
+    DEPTH,
+    LENGTHS,
+    Screen,
+    Screened,
+    places_of_hybrid,
+    places_of_lookup,
+    places_of_read,
+    read_answers,
+)
+
+from .traced import adapter_of, draft_of, engine_with, model, traced
+
+TARGET = Cost("tiny", "HFRunner", "float32", "full", (Point(1, 0, 10.0), Point(2, 0, 11.0), Point(13, 0, 22.0)))
+LOOKUP = lookup_ways()[1]
+EXIT = Way("exit 3", "exit", "self", {"exit_layer": 3})
+
+
+def answers_of(trace: Any) -> list[Recorded]:
+    return [Recorded((*one.prompt, *one.tokens), len(one.prompt)) for one in trace.answers]
+
+
+def agreed(places: Any) -> list[list[int]]:
+    return [[one.agreed for one in answer] for answer in places]
+
+
+def agreed_in(trace: Any, depth: int = DEPTH) -> list[list[int]]:
+    return [[min(one.agreed, depth) for one in answer.positions] for answer in trace.answers]
+
+
+def test_an_exit_read_once_agrees_as_often_as_its_real_drafts(tmp_path: Path) -> None:
+    engine = engine_with("self")
+    trace = traced(engine, tmp_path / "trace.jsonl", depth=DEPTH)
+
+    answers = answers_of(trace)
+    places = places_of_read(read_answers(engine, answers), answers)
+
+    assert agreed(places) == agreed_in(trace)
+    assert sum(map(sum, agreed(places))) > 0
+
+
+def test_a_draft_model_read_once_agrees_as_often_as_its_real_drafts(tmp_path: Path) -> None:
+    engine = engine_with("draft_model")
+    trace = traced(engine, tmp_path / "trace.jsonl", "draft_model", depth=DEPTH)
+
+    answers = answers_of(trace)
+
+    assert agreed(places_of_read(read_answers(engine, answers), answers)) == agreed_in(trace)
+
+
+def test_confidence_is_that_of_the_real_drafts(tmp_path: Path) -> None:
+    engine = engine_with("self")
+    trace = traced(engine, tmp_path / "trace.jsonl", depth=DEPTH)
+
+    answers = answers_of(trace)
+    places = places_of_read(read_answers(engine, answers), answers)
+
+    for read, real in zip(places[0], trace.answers[0].positions, strict=True):
+        for mine, theirs in zip(read.signals[: read.agreed], real.signals, strict=False):
+            assert mine is not None
+            assert theirs is not None
+            assert mine.confidence == pytest.approx(theirs.confidence, abs=1e-4)
+
+
+@pytest.mark.parametrize("way", lookup_ways(), ids=lambda way: way.name)
+def test_lookup_is_replayed_exactly_without_a_model(way: Way, tmp_path: Path) -> None:
+    engine = forerun.load(model(), drafter="lookup", drafter_options=way.options)
+    trace = traced(engine, tmp_path / "trace.jsonl", "lookup", depth=DEPTH)
+
+    places = places_of_lookup(way.options, answers_of(trace))
+
+    assert agreed(places) == agreed_in(trace)
+    assert [[bool(one.drafted) for one in answer] for answer in places] == [
+        [bool(one.drafted) for one in answer.positions] for answer in trace.answers
+    ]
+
+
+def test_a_hybrid_is_lookup_where_it_finds_something_and_else_the_other(tmp_path: Path) -> None:
+    engine = engine_with("hybrid")
+    trace = traced(engine, tmp_path / "trace.jsonl", "hybrid", depth=DEPTH)
+    answers = answers_of(trace)
+
+    first = places_of_lookup({"max_ngram": 3, "min_ngram": 1}, answers)
+    then = places_of_read(read_answers(engine, answers), answers)
+
+    assert agreed(places_of_hybrid(first, then)) == agreed_in(trace)
+
+
+def test_an_adapter_can_be_read(tmp_path: Path) -> None:
+    target = model()
+    folder = adapter_of(target, tmp_path, "state", 3)
+    engine = forerun.load(target, drafter="exit_adapter", drafter_options={"adapter": str(folder)})
+    trace = traced(engine, tmp_path / "trace.jsonl", "exit_adapter", depth=DEPTH)
+
+    answers = answers_of(trace)
+
+    assert [sum(line) > 0 for line in agreed(places_of_read(read_answers(engine, answers), answers))] == [
+        sum(line) > 0 for line in agreed_in(trace)
+    ]
+
+
+def test_a_drafter_without_rows_says_so() -> None:
+    with pytest.raises(UnsupportedOption, match="can't read a text in one pass"):
+        read_answers(engine_with("lookup"), [Recorded((5, 6, 7, 8), 3)])
+
+
+def screened(said: list[int], step_ms: float, way: Way = EXIT) -> Screened:
+    """Of one answer of tokens 0 to 12, its first known; said are the guesses behind it."""
+    answers = [Recorded((9, 9, 9, *range(13)), 3)]
+    read = {"said": [[0, *said]], "confidence": [[1.0] * 13]}
+    return Screen(answers, TARGET).screened(way, places_of_read(read, answers), step_ms)
+
+
+def test_free_and_right_guesses_cost_wide_forwards_only() -> None:
+    found = screened(list(range(1, 13)), 0.0)
+
+    # 12 tokens behind the first: eleven guesses and one of the target's own in a round of 12 rows
+    assert found.speedup == pytest.approx(12 * 10 / TARGET.ms(12))
+    assert (found.match_rate, found.found, found.draft_cost) == (1.0, 1.0, 0.0)
+
+
+def test_the_price_of_guesses_is_paid_whether_they_are_right_or_not() -> None:
+    # four tokens a round, in rounds of three guesses
+    found = screened(list(range(1, 13)), 2.0)
+
+    assert found.speedups[LENGTHS.index(3)] == pytest.approx(12 * 10 / (3 * (TARGET.ms(4) + 3 * 2.0)))
+    assert found.draft_cost == 0.2
+
+
+def test_wrong_guesses_are_slower_than_none() -> None:
+    found = screened([0] * 12, 1.0)
+
+    assert found.match_rate == 0
+    assert all(value < 1 for value in found.speedups)
+    assert found.best_length == 1
+
+
+def test_streaks_count_as_they_come() -> None:
+    scattered = screened([1, 0, 3, 0, 5, 0, 7, 0, 9, 0, 11, 0], 1.0)
+    together = screened([1, 2, 3, 4, 5, 6, 0, 0, 0, 0, 0, 0], 1.0)
+
+    assert scattered.match_rate == together.match_rate
+    assert scattered.best_length < together.best_length
+
+
+def test_of_equal_lengths_the_shorter_one_is_best() -> None:
+    found = Screened(EXIT, 1.0, 0.5, 0.1, (1.0, 1.2, 1.2, *[1.1] * (len(LENGTHS) - 3)))
+
+    assert (found.best_length, found.speedup) == (2, 1.2)
+
+
+def test_lookup_that_finds_nothing_is_plain_decoding() -> None:
+    answers = [Recorded(tuple(range(20)), 8)]
+
+    found = Screen(answers, TARGET).screened(LOOKUP, places_of_lookup(LOOKUP.options, answers), 0.0)
+
+    assert (found.found, found.match_rate) == (0.0, 0.0)
+    assert found.speedups == tuple([1.0] * len(LENGTHS))
+
+
+def test_a_hybrid_pays_for_the_drafts_of_its_second_part_alone() -> None:
+    answers = [Recorded((1, 2, 3, 1, 2, 3, 1, 2, 3, 1, 2, 3), 6)]
+    places = places_of_lookup(LOOKUP.options, answers)
+    screen = Screen(answers, TARGET)
+
+    assert screen.screened(LOOKUP, places, 9.0).speedups == screen.screened(LOOKUP, places, 0.0).speedups
+
+
+def test_what_was_screened_is_told_by_length() -> None:
+    told = screened(list(range(1, 13)), 2.0).as_dict()
+
+    assert told["drafter"] == {"name": "self", "exit_layer": 3}
+    assert list(told["predicted_by_length"]) == [str(length) for length in LENGTHS]
+    assert told["predicted_by_length"][str(told["best_length"])] == told["predicted_speedup"]
+
+
+def test_a_noisy_draft_model_is_right_less_often_than_a_faithful_one() -> None:
+    target = model()
+    engine = forerun.load(target)
+    answers = [Recorded((5, 6, 7, *engine.generate([5, 6, 7], max_new_tokens=16).ids), 3)]
+
+    def right(noise: float) -> int:
+        drafting = engine.using("draft_model", drafter_options={"model": draft_of(target, noise)})
+        return sum(map(sum, agreed(places_of_read(read_answers(drafting, answers), answers))))
+
+    assert right(0.0) > right(0.3)
