@@ -10,6 +10,7 @@ from __future__ import annotations
 from collections.abc import AsyncGenerator, Iterator, Mapping, Sequence
 from contextlib import ExitStack
 from dataclasses import dataclass
+from itertools import islice
 from pathlib import Path
 from typing import Any
 
@@ -104,7 +105,8 @@ def places_of_read(read: Mapping[str, Any], answers: Sequence[Recorded]) -> Plac
     for answer, said, sure in zip(answers, read["said"], read["confidence"], strict=True):
         tokens = answer.ids[answer.start :]
         signals = [Signals(value, value, 1 - value, (value,)) for value in sure]
-        ends = [min(known + DEPTH, len(tokens)) for known in range(len(tokens))]
+        # the last token of a round is the target's own, so the loop leaves room for it
+        ends = [min(known + DEPTH, len(tokens) - 1) for known in range(len(tokens))]
         found.append(
             [
                 position_of(tuple(said[known : ends[known]]), tuple(signals[known : ends[known]]), tokens[known:])
@@ -125,10 +127,8 @@ def _looked_up(lookup: Lookup, answer: Recorded) -> Iterator[Position]:
         context.ids.append(answer.ids[known - 1])
         drafted: list[int] = []
         source = drive(lookup.draft(context))
-        for step in source:
+        for step in islice(source, min(DEPTH, len(answer.ids) - known - 1)):
             drafted += step.tokens
-            if len(drafted) == min(DEPTH, len(answer.ids) - known):
-                break
         source.close()
         yield position_of(tuple(drafted), (None,) * len(drafted), answer.ids[known:])
 
@@ -152,7 +152,7 @@ class Screen:
         replay = self.replay(places, step_ms)
         counts = [len(answer.positions) for answer in replay.trace.answers]
         speedups = tuple(replay.planned([[length] * count for count in counts]).speedup for length in LENGTHS)
-        every = [one for answer in places for one in answer]
+        every = [one for answer in places for one in answer[:-1]]
         drafting = [one for one in every if one.drafted]
         right = sum(one.agreed > 0 for one in drafting)
         return Screened(

@@ -154,7 +154,7 @@ class SetSearch:
                 self._machine.skip_price(self._engine, prompts),
                 starting_points(self._space, damaged),
                 storage=self._storage,
-                proxy=Proxy(self._rate, cost, self._target),
+                proxy=Proxy(self._kept_rate, cost, self._target),
                 about=self._about,
             )
             study.run(Budget(self._trials, None if self._trials else seconds), lambda tried: tick("skip sets"))
@@ -174,7 +174,7 @@ class SetSearch:
             "value": tried.value,
             "proxy": tried.proxy,
             "screened": tried.screened,
-            "match_rate": self._rate(plan),
+            "match_rate": self._kept_rate(plan),
             "cost": cost(plan),
         }
 
