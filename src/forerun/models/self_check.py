@@ -31,8 +31,8 @@ SPLIT = 4
 TOLERANCE = {torch.float64: 1e-6, torch.float32: 1e-3, torch.float16: 3e-2, torch.bfloat16: 1e-1}
 
 # A decoder that rounds in other places may be off by what its model's own rounding is: .14 of float32 for SmolLM2-135M in
-# bfloat16. A wrong layout or mask is off by more than 1.
-OTHER_ROUNDING = 3
+# bfloat16, .32 after a fine-tune on a narrow task. A wrong layout or mask is off by more than 1.
+OTHER_ROUNDING = 6
 
 
 @dataclass(frozen=True, slots=True)
