@@ -93,7 +93,7 @@ def engine() -> forerun.Engine:
 def setup(folder: Path, **changes: Any) -> Setup:
     values: dict[str, Any] = {
         "chosen": Chosen(("lookup", "exit")),
-        "budget": 1000.0,
+        "budget": 200.0,
         "storage": folder / "sets.journal",
         "max_new_tokens": 24,
         "set_trials": 4,

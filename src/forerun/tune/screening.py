@@ -8,9 +8,8 @@ length are then replayed (simulate.py), so that streaks of right guesses count a
 from __future__ import annotations
 
 from collections.abc import AsyncGenerator, Iterator, Mapping, Sequence
-from contextlib import ExitStack
+from contextlib import ExitStack, aclosing
 from dataclasses import dataclass
-from itertools import islice
 from pathlib import Path
 from typing import Any
 
@@ -125,12 +124,16 @@ def _looked_up(lookup: Lookup, answer: Recorded) -> Iterator[Position]:
     context = Context(list(answer.ids[: answer.start]), Seeded(0))
     for known in range(answer.start + 1, len(answer.ids)):
         context.ids.append(answer.ids[known - 1])
-        drafted: list[int] = []
-        source = drive(lookup.draft(context))
-        for step in islice(source, min(DEPTH, len(answer.ids) - known - 1)):
-            drafted += step.tokens
-        source.close()
-        yield position_of(tuple(drafted), (None,) * len(drafted), answer.ids[known:])
+        (drafted,) = drive(_drafted(lookup, context, min(DEPTH, len(answer.ids) - known - 1)))
+        yield position_of(drafted, (None,) * len(drafted), answer.ids[known:])
+
+
+async def _drafted(lookup: Lookup, context: Context, most: int) -> AsyncGenerator[tuple[int, ...]]:
+    tokens: list[int] = []
+    async with aclosing(lookup.draft(context)) as steps:
+        while len(tokens) < most and (step := await anext(steps, None)) is not None:
+            tokens += step.tokens
+    yield tuple(tokens)
 
 
 def places_of_hybrid(first: Places, then: Places) -> Places:
