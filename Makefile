@@ -30,7 +30,7 @@ bench: $(READY) $(PEERS)/.ready
 	$(BENCH) --weights int4 --per-category 8 --methods default,lookup,benchmarks/methods/lookup-8.json \
 		--peers llama.cpp --peer-python llama.cpp=$(PEERS)/llamacpp/bin/python \
 		--predict --json benchmarks/smollm2-int4.json --plots benchmarks/plots/smollm2-int4
-	$(BENCH) --dtype bfloat16 --per-category 3 --methods default \
+	$(BENCH) --dtype bfloat16 --per-category 3 --methods default,benchmarks/methods/hybrid-carved.json \
 		--peers transformers:lookup,vllm --peer-python vllm=$(PEERS)/vllm/bin/python \
 		--predict --json benchmarks/smollm2-bf16.json --plots benchmarks/plots/smollm2-bf16
 	$(BENCH) --dtype bfloat16 --per-category 1 --max-new-tokens 48 --methods plain \
@@ -48,19 +48,23 @@ bench-qwen: $(READY)
 # training, what it gives and what it costs: about an hour and a half each on two cores; weights go to RUNS
 RUNS ?= .runs
 GRAMMAR = $(RUNS)/grammar
-FINE_TUNE = $(BIN)/forerun train layerskip smollm2 --data $(GRAMMAR)/train.jsonl --learning-rate 3e-4 --schedule cosine \
-	--warmup 20 --steps 250 --save-every 50 --seed 0
+FINE_TUNE = --data $(GRAMMAR)/train.jsonl --schedule cosine --steps 250 --save-every 50
+SKIPPING = --p-max 0.1 --curriculum rotational --rotation 8
 JUDGE = $(BIN)/forerun train report $(RUNS)/layerskip --against $(RUNS)/ordinary --data $(GRAMMAR)/test.jsonl \
-	--exit-layer 5 --exit-layer 6 --exit-layer 8 --exit-layer 10 --lengths 2,4,6,8 --timed 24 --max-new-tokens 64 \
+	--exit-layer 6 --exit-layer 8 --exit-layer 10 --lengths 3,4,6 --timed 16 --max-new-tokens 64 \
 	--vocabulary 1024 --vocabulary-text $(GRAMMAR)/train.jsonl
 
 layerskip: $(READY)
 	$(BIN)/python benchmarks/layerskip/grammar.py $(GRAMMAR)
-	$(FINE_TUNE) --p-max 0.1 --curriculum rotational --rotation 8 --output $(RUNS)/layerskip
-	$(FINE_TUNE) --p-max 0 --e-scale 0 --output $(RUNS)/ordinary
+	$(BIN)/forerun train layerskip smollm2 $(FINE_TUNE) $(SKIPPING) --learning-rate 3e-4 --warmup 20 --seed 0 \
+		--output $(RUNS)/layerskip-first
+	$(BIN)/forerun train layerskip $(RUNS)/layerskip-first $(FINE_TUNE) $(SKIPPING) --learning-rate 2e-4 --warmup 10 --seed 1 \
+		--output $(RUNS)/layerskip
+	$(BIN)/forerun train layerskip smollm2 $(FINE_TUNE) --p-max 0 --e-scale 0 --learning-rate 3e-4 --warmup 20 --seed 0 \
+		--output $(RUNS)/ordinary
 	$(JUDGE) --dtype bfloat16 --output benchmarks/layerskip/bf16
-	$(JUDGE) --dtype float32 --timed 8 --output benchmarks/layerskip/float32
-	$(JUDGE) --weights int4 --output benchmarks/layerskip/int4
+	$(JUDGE) --weights int4 --limit 60 --output benchmarks/layerskip/int4
+	$(JUDGE) --dtype float32 --limit 60 --timed 8 --output benchmarks/layerskip/float32
 
 ADAPTER = $(BIN)/forerun train exit-adapter smollm2 --data $(RUNS)/answers.jsonl --states $(RUNS)/states --seed 0
 
@@ -74,8 +78,8 @@ exit-adapter: $(READY) $(PEERS)/.ready
 	$(BIN)/python benchmarks/adapters/sweep.py benchmarks/adapters/sweep.json $(SUITE) \
 		$(RUNS)/adapter-10 $(RUNS)/adapter-15 $(RUNS)/adapter-30
 	$(BIN)/python benchmarks/adapters/methods.py $(RUNS)/adapter-30 $(RUNS)/methods
-	$(BENCH) --dtype bfloat16 --per-category 4 --methods plain,default,$(RUNS)/methods/adapter.json,$(RUNS)/methods/hybrid.json \
-		--json benchmarks/adapters/bf16.json
+	$(BENCH) --dtype bfloat16 --per-category 3 --json benchmarks/adapters/bf16.json \
+		--methods default,benchmarks/methods/hybrid-carved.json,$(RUNS)/methods/adapter.json,$(RUNS)/methods/hybrid.json
 	$(BENCH) --weights int4 --per-category 4 --methods default,$(RUNS)/methods/hybrid-int4.json \
 		--peers llama.cpp --peer-python llama.cpp=$(PEERS)/llamacpp/bin/python --json benchmarks/adapters/int4.json
 
