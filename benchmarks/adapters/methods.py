@@ -11,13 +11,14 @@ from forerun.system.value import System
 
 def main(adapter: str, directory: Path) -> None:
     own = {"adapter": adapter, "vocabulary": 8192}
-    drafters = {
-        "adapter": ("exit_adapter", own),
-        "hybrid": ("hybrid", {"then": "exit_adapter", **own}),
-        "hybrid-int4": ("hybrid", {"then": "exit_adapter", **own, "weights": "int8"}),
-    }
-    for name, (drafter, options) in drafters.items():
-        write_system(System(name, drafter, options, "fixed", {"k": 3}), directory / f"{name}.json")
+    surest = ("threshold", {"confidence": 0.5, "max_steps": 3})
+    systems = (
+        System("adapter", "exit_adapter", own, "fixed", {"k": 2}),
+        System("hybrid", "hybrid", {"then": "exit_adapter", **own}, "fixed", {"k": 3}),
+        System("hybrid-int4", "hybrid", {"then": "exit_adapter", **own, "weights": "int8"}, *surest),
+    )
+    for system in systems:
+        write_system(system, directory / f"{system.name}.json")
 
 
 if __name__ == "__main__":
