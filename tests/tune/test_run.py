@@ -131,10 +131,10 @@ def test_a_short_budget_still_comes_to_a_decision(on: forerun.Engine, tmp_path: 
 def test_a_long_budget_is_kept(on: forerun.Engine, tmp_path: Path) -> None:
     machine = Scripted({}, row=0.0)
 
-    outcome = tuned(on, tmp_path, machine, budget=400.0)
+    outcome = tuned(on, tmp_path, machine, budget=150.0)
 
     # a heat under way may end behind it
-    assert outcome.spent <= 400 + len(outcome.trials.candidates)
+    assert outcome.spent <= 150 + len(outcome.trials.candidates)
 
 
 def test_with_skip_sets_the_damages_and_the_search_are_kept(on: forerun.Engine, tmp_path: Path) -> None:
@@ -165,20 +165,27 @@ def test_without_anything_to_try_off_wins(on: forerun.Engine, tmp_path: Path) ->
     assert outcome.trials.heats == 0
 
 
-@pytest.mark.parametrize("dies_at", [0, 1, 3, 6, 9, 14, 20, 27, 35, 44])
+KILLABLE = Chosen(("exit", "skip"))
+
+
+@pytest.fixture(scope="module")
+def undisturbed(on: forerun.Engine, tmp_path_factory: pytest.TempPathFactory) -> tuple[Outcome, Scripted]:
+    machine, folder = Scripted(CHEAP), tmp_path_factory.mktemp("whole")
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setenv("XDG_CACHE_HOME", str(folder / "cache"))
+        return tuned(on, folder, machine, chosen=KILLABLE), machine
+
+
+@pytest.mark.parametrize("dies_at", [0, 1, 2, 4, 7, 10, 15, 21, 30, 40])
 def test_a_killed_run_goes_on_and_loses_only_the_measurement_under_way(
-    on: forerun.Engine, tmp_path: Path, dies_at: int
+    on: forerun.Engine, undisturbed: tuple[Outcome, Scripted], tmp_path: Path, dies_at: int
 ) -> None:
-    (tmp_path / "whole").mkdir()
-    (tmp_path / "killed").mkdir()
-    chosen = Chosen(("lookup", "exit", "skip"))
-    whole = Scripted(CHEAP)
-    expected = tuned(on, tmp_path / "whole", whole, chosen=chosen)
+    expected, whole = undisturbed
     first, second = Scripted(CHEAP, dies_at=dies_at), Scripted(CHEAP)
 
     with pytest.raises(Killed):
-        tuned(on, tmp_path / "killed", first, chosen=chosen)
-    outcome = tuned(on, tmp_path / "killed", second, chosen=chosen)
+        tuned(on, tmp_path, first, chosen=KILLABLE)
+    outcome = tuned(on, tmp_path, second, chosen=KILLABLE)
 
     assert (outcome.winner, outcome.tried) == (expected.winner, expected.tried)
     assert told(outcome)["screened"] == told(expected)["screened"]

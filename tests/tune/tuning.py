@@ -93,9 +93,9 @@ def engine() -> forerun.Engine:
 def setup(folder: Path, **changes: Any) -> Setup:
     values: dict[str, Any] = {
         "chosen": Chosen(("lookup", "exit")),
-        "budget": 200.0,
+        "budget": 100.0,
         "storage": folder / "sets.journal",
-        "max_new_tokens": 24,
+        "max_new_tokens": 12,
         "set_trials": 4,
     }
     return Setup(**{**values, **changes})
