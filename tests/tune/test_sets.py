@@ -93,13 +93,13 @@ def test_without_time_for_all_damages_there_are_none_and_the_search_does_without
 
 def test_little_time_makes_it_read_fewer_answers(on: forerun.Engine, answers: list[Recorded], tmp_path: Path) -> None:
     class Slow(Scripted):
-        """A clock that goes on by a second whenever somebody looks."""
+        """A clock that goes on by ten seconds whenever somebody looks."""
 
         def now(self) -> float:
-            self.seconds += 1.0
+            self.seconds += 10.0
             return self.seconds
 
-    found(on, answers, tmp_path, machine=Slow(), until=80.0, trials=1)
+    found(on, answers, tmp_path, machine=Slow(), until=200.0, trials=1)
 
     text = (tmp_path / "log.jsonl").read_text()
     assert '"name": "answers"' in text
