@@ -11,7 +11,7 @@ from forerun.cost import Cost, Point
 from forerun.tune.candidates import OFF, Candidate, Way
 from forerun.tune.machine import Sample
 from forerun.tune.match_rate import Recorded
-from forerun.tune.report import measured, report_of, summary, sweet_spot
+from forerun.tune.report import measured, report_of, summary
 from forerun.tune.run import Outcome
 from forerun.tune.screening import LENGTHS, Screened
 from forerun.tune.sets import Sets
@@ -163,11 +163,11 @@ def test_the_grid_holds_every_exit_with_every_length() -> None:
     told = report_of(outcome(LOOKUP, LOOKUP))
 
     assert [(cell["exit_layer"], cell["length"]) for cell in told["grid"]] == [(3, length) for length in LENGTHS]
-    assert sweet_spot(told) == {"exit_layer": 3, "length": 1, "speedup": 1.2}
+    assert told["sweet_spot"] == {"exit_layer": 3, "length": 1, "speedup": 1.2}
 
 
 def test_without_exits_there_is_no_sweet_spot() -> None:
-    assert sweet_spot(report_of(outcome(OFF, OFF, screened=[]))) is None
+    assert report_of(outcome(OFF, OFF, screened=[]))["sweet_spot"] is None
 
 
 def test_a_systems_figures_are_those_of_the_held_out_prompts() -> None:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator
 from typing import Any
 
 from ..bench.figures import Figure
@@ -16,7 +16,7 @@ SELF = (EXIT, SKIP)
 
 def report_of(outcome: Outcome) -> dict[str, Any]:
     """Everything that was found, the summary's sentences first."""
-    held = outcome.held_out
+    held, grid = outcome.held_out, _grid(outcome)
     return {
         "summary": list(summary(outcome)),
         "winner": outcome.winner.name,
@@ -26,7 +26,8 @@ def report_of(outcome: Outcome) -> dict[str, Any]:
         "heats": outcome.trials.heats,
         "screened": [one.as_dict() for one in sorted(outcome.screened, key=lambda one: -one.speedup)],
         "not_screened": dict(outcome.impossible),
-        "grid": _grid(outcome),
+        "grid": grid,
+        "sweet_spot": max(grid, key=lambda cell: float(cell["speedup"]), default=None),
         "less_is_more": list(outcome.sets.curve),
         "skip_sets": list(outcome.sets.tried),
         "damages": dict(outcome.sets.damages),
@@ -173,8 +174,3 @@ def _grid(outcome: Outcome) -> list[dict[str, Any]]:
 
 def _told(figure: Figure | None) -> str:
     return "nothing" if figure is None else f"{figure.value:.2f} ({figure.low:.2f} to {figure.high:.2f})"
-
-
-def sweet_spot(report: Mapping[str, Any]) -> Mapping[str, Any] | None:
-    """The best cell of the grid."""
-    return max(report["grid"], key=lambda cell: float(cell["speedup"]), default=None)

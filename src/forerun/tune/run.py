@@ -9,6 +9,7 @@ from __future__ import annotations
 import hashlib
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
+from functools import partial
 from typing import Any, final
 
 from ..bench.figures import Figure
@@ -128,7 +129,7 @@ class Tuning:
             if chunk:
                 self._tick("recording greedy answers")
                 until = self._until(ANSWERS) if number else float("inf")
-                told = self._journal.within(until, "answers", str(number), lambda chunk=chunk: self._recorded(chunk))
+                told = self._journal.within(until, "answers", str(number), partial(self._recorded, chunk))
                 found += [Recorded(tuple(ids), start) for ids, start in (told or {"answers": []})["answers"]]
         return found
 
