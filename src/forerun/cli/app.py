@@ -21,6 +21,7 @@ from .policies import policies
 from .simulate import simulate
 from .trace import trace
 from .train import train
+from .tune import tune
 
 REFUSED = 2
 INTERRUPTED = 130
@@ -31,7 +32,7 @@ app = typer.Typer(
     pretty_exceptions_enable=False,
     context_settings={"help_option_names": ["-h", "--help"]},
 )
-for command in (generate, compare, bench, calibrate, demo, trace, simulate, models, drafters):
+for command in (generate, compare, bench, calibrate, tune, demo, trace, simulate, models, drafters):
     app.command()(command)
 app.add_typer(policies)
 app.add_typer(train)
