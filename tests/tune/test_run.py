@@ -166,6 +166,7 @@ def test_without_anything_to_try_off_wins(on: forerun.Engine, tmp_path: Path) ->
 
 
 KILLABLE = Chosen(("exit", "skip"))
+STARTS = 6  # all that a search begins with on four layers: what comes next is drawn
 
 
 @pytest.fixture(scope="module")
@@ -173,7 +174,7 @@ def undisturbed(on: forerun.Engine, tmp_path_factory: pytest.TempPathFactory) ->
     machine, folder = Scripted(CHEAP), tmp_path_factory.mktemp("whole")
     with pytest.MonkeyPatch.context() as patch:
         patch.setenv("XDG_CACHE_HOME", str(folder / "cache"))
-        return tuned(on, folder, machine, chosen=KILLABLE), machine
+        return tuned(on, folder, machine, chosen=KILLABLE, set_trials=STARTS), machine
 
 
 @pytest.mark.parametrize("dies_at", [0, 1, 2, 4, 7, 10, 15, 21, 30, 40])
@@ -184,8 +185,8 @@ def test_a_killed_run_goes_on_and_loses_only_the_measurement_under_way(
     first, second = Scripted(CHEAP, dies_at=dies_at), Scripted(CHEAP)
 
     with pytest.raises(Killed):
-        tuned(on, tmp_path, first, chosen=KILLABLE)
-    outcome = tuned(on, tmp_path, second, chosen=KILLABLE)
+        tuned(on, tmp_path, first, chosen=KILLABLE, set_trials=STARTS)
+    outcome = tuned(on, tmp_path, second, chosen=KILLABLE, set_trials=STARTS)
 
     assert (outcome.winner, outcome.tried) == (expected.winner, expected.tried)
     assert told(outcome)["screened"] == told(expected)["screened"]

@@ -73,16 +73,16 @@ def measure(
     tick: Callable[[], None] = lambda: None,
     repeats: int = REPEATS,
     *,
-    rows: Sequence[int] = ROWS,
+    rows: Sequence[int] | None = None,
     behind: Sequence[int] | None = None,
 ) -> Costs:
     """The costs of the subjects, in their order. tick is called once a repeat, repeats + 1 times in all.
 
-    behind: the lengths of the prefixes; a short and a long one if None. Points of more than 32 rows are measured 3 times.
-    What doesn't fit a model's context is left out. A runner's padding rests meanwhile.
+    rows: ROWS if None; behind: the lengths of the prefixes, a short and a long one if None. Points of more than 32 rows
+    are measured 3 times. What doesn't fit a model's context is left out. A runner's padding rests meanwhile.
     """
     with _unpadded([subject.runner for subject in subjects]):
-        return _measure(subjects, list(_places(subjects, rows, behind)), tick, repeats)
+        return _measure(subjects, list(_places(subjects, rows or ROWS, behind)), tick, repeats)
 
 
 @contextmanager

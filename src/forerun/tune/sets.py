@@ -85,7 +85,8 @@ class SetSearch:
         curve = [] if damaged is None else self._curve(damaged, cost)
         tried = self._search(cost, damaged, until, tick)
         timed = sorted(
-            (one for one in tried if not one["screened"] and one["skipped"]), key=lambda one: float(one["value"])
+            (one for one in tried if not one["screened"] and one["skipped"]),
+            key=lambda one: (one["value"], one["skipped"], one["name"]),
         )
         return Sets(
             {one["name"]: _plan(one) for one in timed[:BEST]},
