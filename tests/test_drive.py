@@ -6,6 +6,7 @@ from collections.abc import AsyncGenerator
 from dataclasses import dataclass, field
 
 import pytest
+from torch import Tensor
 
 from forerun.core import ROOT
 from forerun.drive import Batch, drive
@@ -40,6 +41,12 @@ class Spy(Runner):
 
     def add_head(self, tokens) -> str:
         return self.inner.add_head(tokens)
+
+    def embed(self, ids) -> Tensor:
+        return self.inner.embed(ids)
+
+    def head(self, hidden, name="") -> Tensor:
+        return self.inner.head(hidden, name)
 
 
 @pytest.fixture(scope="module")

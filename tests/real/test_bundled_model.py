@@ -13,6 +13,7 @@ from transformers import AutoModelForCausalLM, AutoTokenizer
 from forerun import DRAFTERS, load
 from forerun.models.gguf import converted
 from forerun.models.locate import locate
+from forerun.testing import save_tiny_adapter
 
 pytestmark = pytest.mark.real
 
@@ -42,6 +43,8 @@ PROMPTS = (
 OPTIONS: dict[str, dict[str, Any]] = {
     "self": {"exit_layer": 15},
     "draft_model": {"model": "first half"},
+    "exit_adapter": {"adapter": "untrained"},
+    "hybrid": {"then": "self", "exit_layer": 15},
 }
 
 
@@ -69,6 +72,13 @@ def first_half() -> Any:
     return half.eval()
 
 
+@pytest.fixture(scope="module")
+def untrained(tmp_path_factory: pytest.TempPathFactory) -> str:
+    """An exit adapter behind the last layer, begun from the model's own."""
+    path = tmp_path_factory.mktemp("adapters") / "untrained"
+    return str(save_tiny_adapter(path, reference(), 30, "state+token", tokenizer=tokenizer()))
+
+
 @cache
 def wanted(prompt: str) -> tuple[int, ...]:
     ids = torch.tensor([tokenizer()(prompt).input_ids])
@@ -83,8 +93,9 @@ def test_the_prompts_are_as_short_as_promised() -> None:
 
 
 @pytest.mark.parametrize("drafter", DRAFTERS.names)
-def test_every_drafter_writes_what_transformers_writes(drafter: str) -> None:
-    options = {name: first_half() if name == "model" else value for name, value in OPTIONS.get(drafter, {}).items()}
+def test_every_drafter_writes_what_transformers_writes(drafter: str, untrained: str) -> None:
+    made = {"first half": first_half() if drafter == "draft_model" else None, "untrained": untrained}
+    options = {name: made.get(value, value) for name, value in OPTIONS.get(drafter, {}).items()}
     engine = load("smollm2", dtype="float32", drafter=drafter, drafter_options=options, policy_options={"k": 3})
     results = engine.generate(list(PROMPTS), max_new_tokens=NEW, max_batch=20)
     assert [result.ids for result in results] == [wanted(prompt) for prompt in PROMPTS]
