@@ -111,6 +111,9 @@ def train(
         if main:
             _write(trainer.model, module.tokenizer, dtype, work, {**about, "report": asdict(report)})
     trainer.accelerator.wait_for_everyone()
+    if trainer.args.world_size > 1:
+        # a process that ends while the group still stands can abort the others
+        trainer.accelerator.end_training()
     return report
 
 
