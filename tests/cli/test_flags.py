@@ -1,10 +1,10 @@
 from __future__ import annotations
 
 import inspect
-from dataclasses import fields
+from dataclasses import dataclass, fields
 from typing import Any, get_args
 
-from forerun.cli.flags import REQUEST, flag, request_flags, request_of, spelling, takes
+from forerun.cli.flags import REQUEST, flag, recipe_flags, recipe_of, request_flags, request_of, spelling, takes
 from forerun.options import Options
 
 # functions, and ids that a reader of text doesn't know
@@ -55,3 +55,19 @@ def test_a_flag_is_written_with_dashes() -> None:
 
 def _written(parameter: inspect.Parameter) -> str:
     return str(get_args(parameter.annotation)[1].default)
+
+
+@dataclass(frozen=True)
+class Brew:
+    cups: int = 2
+    strength: float = 0.5
+
+
+def test_a_recipe_becomes_flags_and_comes_back_from_what_was_given() -> None:
+    flags = recipe_flags(Brew, {"cups": "How many.", "strength": "How strong."})
+
+    assert [(one.name, one.default, _written(one)) for one in flags] == [
+        ("cups", 2, "--cups"),
+        ("strength", 0.5, "--strength"),
+    ]
+    assert recipe_of(Brew, {"cups": 3, "strength": 0.7, "other": 1}) == Brew(3, 0.7)

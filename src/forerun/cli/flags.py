@@ -5,11 +5,13 @@ from __future__ import annotations
 import inspect
 from collections.abc import Callable, Collection, Mapping
 from dataclasses import fields
-from typing import Annotated, Any, get_type_hints
+from typing import Annotated, Any, TypeVar, get_type_hints
 
 import typer
 
 from ..options import Options
+
+R = TypeVar("R")
 
 REQUEST = {
     "max_new_tokens": "Write at most this many tokens.",
@@ -48,6 +50,17 @@ def flag(key: str, kind: Any, default: Any, panel: str, help: str, name: str | N
         written = f"{written}/--no-{written.removeprefix('--')}"
     option = typer.Option(written, help=help, rich_help_panel=panel)
     return inspect.Parameter(key, inspect.Parameter.KEYWORD_ONLY, default=default, annotation=Annotated[kind, option])
+
+
+def recipe_flags(recipe: Any, help: Mapping[str, str]) -> tuple[inspect.Parameter, ...]:
+    """A flag for each field of a recipe's class, all of which have defaults; help by field."""
+    return tuple(flag(one.name, type(one.default), one.default, "Recipe", help[one.name]) for one in fields(recipe))
+
+
+def recipe_of(recipe: Callable[..., R], given: Mapping[str, Any]) -> R:
+    """The recipe among a command's keyword arguments."""
+    kind: Any = recipe
+    return recipe(**{one.name: given[one.name] for one in fields(kind)})
 
 
 def spelling(name: str) -> str:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from contextlib import ExitStack
-from dataclasses import asdict, fields
+from dataclasses import asdict
 from pathlib import Path
 from typing import Annotated, Any
 
@@ -13,7 +13,7 @@ from ..train.acceptance import HeadRecipe
 from ..train.acceptance_data import sampling_of
 from ..train.acceptance_run import HeadRun, train_head
 from ..train.examples import read_examples
-from .flags import flag, takes
+from .flags import recipe_flags, recipe_of, takes
 from .given import OPENING, OWN, AsJson, Drafter, Model, open_engine
 from .method import method_flags, method_of
 from .screen import progress, show, show_json
@@ -29,9 +29,7 @@ HELP = {
     "weight_decay": "AdamW's.",
     "seed": "Decides draws, order and what is held out.",
 }
-RECIPE = tuple(
-    flag(field.name, type(field.default), field.default, "Recipe", HELP[field.name]) for field in fields(HeadRecipe)
-)
+RECIPE = recipe_flags(HeadRecipe, HELP)
 TAKEN = (*OWN, *(one.name for one in (*OPENING, *RECIPE)), "data", "output", "held_out", "cost", "limit", "batch")
 
 
@@ -54,7 +52,7 @@ def acceptance_head(
     **given: Any,
 ) -> None:
     """Train a head that predicts which drafted tokens the target accepts, for the policy acceptance_head."""
-    recipe = HeadRecipe(**{field.name: given[field.name] for field in fields(HeadRecipe)})
+    recipe = recipe_of(HeadRecipe, given)
     if output.exists():
         raise ValueError(f"{output} is there already; name another directory")
     laws = {sampling_of(file, temperature) for file in data}

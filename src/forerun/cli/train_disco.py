@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import asdict, fields
+from dataclasses import asdict
 from pathlib import Path
 from typing import Annotated, Any
 
@@ -10,7 +10,7 @@ import typer
 
 from ..traces import read_trace
 from ..train.disco import DiscoRecipe, DiscoRun, train_disco
-from .flags import flag, takes
+from .flags import recipe_flags, recipe_of, takes
 from .given import AsJson
 from .screen import progress, show, show_json
 
@@ -23,9 +23,7 @@ HELP = {
     "weight_decay": "AdamW's.",
     "seed": "Decides order and what is held out.",
 }
-RECIPE = tuple(
-    flag(field.name, type(field.default), field.default, "Recipe", HELP[field.name]) for field in fields(DiscoRecipe)
-)
+RECIPE = recipe_flags(DiscoRecipe, HELP)
 
 
 @takes(*RECIPE)
@@ -41,7 +39,7 @@ def disco(
     **given: Any,
 ) -> None:
     """Train a classifier on traces, for the policy disco."""
-    recipe = DiscoRecipe(**{field.name: given[field.name] for field in fields(DiscoRecipe)})
+    recipe = recipe_of(DiscoRecipe, given)
     if output.exists():
         raise ValueError(f"{output} is there already; name another directory")
     run = DiscoRun(traces=list(map(read_trace, traces)), recipe=recipe, output=output, held_out=held_out, cost=cost)
