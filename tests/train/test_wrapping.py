@@ -6,9 +6,9 @@ import pytest
 import torch
 from torch import nn
 
-from forerun.models.layers import decoder_layers
+from forerun.models.layers import decoder_layers, state_of
 from forerun.testing import tiny_model
-from forerun.train.wrapping import Forward, state_of, wrapped
+from forerun.train.wrapping import Forward, wrapped
 
 
 def counting(seen: list[int]) -> Any:

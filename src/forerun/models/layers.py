@@ -87,7 +87,7 @@ class Silencer:
         if not self.silent or not self._form.known:
             out = self._forward(*args, **kwargs)
             self._form.learn(out)
-            return self._form.of(torch.zeros_like(_state(out))) if self.silent else out
+            return self._form.of(torch.zeros_like(state_of(out))) if self.silent else out
         hidden: Tensor = args[0] if args else kwargs["hidden_states"]
         width = self._module.out_features if isinstance(self._module, nn.Linear) else hidden.shape[-1]
         return self._form.of(hidden.new_zeros(*hidden.shape[:-1], width))
@@ -115,7 +115,7 @@ class Block:
             packed.hidden[self._index] = hidden[0]
         out = self._run_rows(hidden, args, kwargs, packed)
         if self._last and self._index + 1 in packed.taps:
-            packed.hidden[self._index + 1] = _state(out)[0]
+            packed.hidden[self._index + 1] = state_of(out)[0]
         return out
 
     def _run_rows(self, hidden: Tensor, args: tuple[Any, ...], kwargs: dict[str, Any], packed: Packed) -> Any:
@@ -130,11 +130,11 @@ class Block:
                 return self._form.of(hidden) if skipped else out
             index = torch.tensor(rows, device=hidden.device)
             total = hidden.shape[1]
-            some = [_take(value, index, total) for value in (hidden, *args)]
-            named = {name: _take(value, index, total) for name, value in kwargs.items()}
+            some = [taken(value, index, total, 1) for value in (hidden, *args)]
+            named = {name: taken(value, index, total, 1) for name, value in kwargs.items()}
             out = self._forward(*some, packed=packed, **named)
             self._form.learn(out)
-            return self._form.of(hidden.index_copy(1, index, _state(out)))
+            return self._form.of(hidden.index_copy(1, index, state_of(out)))
 
     @contextmanager
     def _sublayers_silent(self, packed: Packed) -> Iterator[None]:
@@ -150,15 +150,19 @@ class Block:
                 module.silent = False
 
 
-def _state(out: Any) -> Tensor:
+def state_of(out: Any) -> Tensor:
+    """The hidden states of what a layer gives: alone, or first in a tuple."""
     state: Tensor = out[0] if isinstance(out, tuple) else out
     return state
 
 
-def _take(value: Any, rows: Tensor, total: int) -> Any:
-    """The given rows of whatever a layer is called with: tensors [1, T, ...], tuples and dicts of them."""
-    if isinstance(value, Tensor) and value.ndim >= 2 and value.shape[1] == total:
-        return value.index_select(1, rows)
+def taken(value: Any, chosen: Tensor, count: int, dim: int) -> Any:
+    """What a layer is called with, for some of its `count` rows or samples along dim: of tensors, and tuples of them.
+
+    What has another size there is shared by all, and stays as it is.
+    """
+    if isinstance(value, Tensor) and value.ndim >= 2 and value.shape[dim] == count:
+        return value.index_select(dim, chosen)
     if isinstance(value, tuple):
-        return tuple(_take(part, rows, total) for part in value)
+        return tuple(taken(part, chosen, count, dim) for part in value)
     return value

@@ -17,8 +17,8 @@ import torch.nn.functional as F
 from torch import Tensor, nn
 from torch.utils.checkpoint import checkpoint
 
-from ..models.layers import Form
-from .wrapping import Forward, state_of, wrapped
+from ..models.layers import Form, state_of
+from .wrapping import Forward, wrapped
 
 IGNORED = -100
 

@@ -11,8 +11,7 @@ import torch.nn.functional as F
 from torch import Tensor, nn
 
 from ..errors import UnsupportedModel
-from ..models.layers import decoder_layers
-from .wrapping import state_of
+from ..models.layers import decoder_layers, state_of
 
 PROBE = 8
 

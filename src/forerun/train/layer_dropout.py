@@ -16,8 +16,8 @@ from typing import Any, final
 import torch
 from torch import Tensor, nn
 
-from ..models.layers import Form
-from .wrapping import Forward, state_of, wrapped
+from ..models.layers import Form, state_of, taken
+from .wrapping import Forward, wrapped
 
 
 def kept(seed: int, step: int, micro: int, layer: int, batch: int, rate: float) -> list[int]:
@@ -57,8 +57,8 @@ class LayerDropout:
                 form.learn(out)
                 return out
             chosen = torch.tensor(samples or [0], device=hidden.device)
-            some = [_of_samples(value, chosen, batch) for value in (hidden, *args)]
-            named = {name: _of_samples(value, chosen, batch) for name, value in kwargs.items()}
+            some = [taken(value, chosen, batch, 0) for value in (hidden, *args)]
+            named = {name: taken(value, chosen, batch, 0) for name, value in kwargs.items()}
             if not samples:
                 if not form.known:
                     with torch.no_grad():
@@ -70,15 +70,6 @@ class LayerDropout:
             return form.of(hidden.to(state.dtype).index_copy(0, chosen, state))
 
         return run
-
-
-def _of_samples(value: Any, samples: Tensor, batch: int) -> Any:
-    """The rows of these samples in whatever a layer is called with; what is shared by all samples stays as it is."""
-    if isinstance(value, Tensor) and value.ndim >= 2 and value.shape[0] == batch:
-        return value.index_select(0, samples)
-    if isinstance(value, tuple):
-        return tuple(_of_samples(part, samples, batch) for part in value)
-    return value
 
 
 def _nothing(layer: nn.Module, like: Tensor) -> Tensor:

@@ -6,7 +6,7 @@ from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from typing import Any
 
-from torch import Tensor, nn
+from torch import nn
 
 from ..models.layers import decoder_layers
 
@@ -30,9 +30,3 @@ def wrapped(model: nn.Module, wrap: Callable[[int, nn.Module, Forward], Forward]
             del layer.forward
             if forward is not None:
                 layer.forward = forward
-
-
-def state_of(out: Any) -> Tensor:
-    """The hidden states of what a layer gives: alone, or first in a tuple."""
-    state: Tensor = out[0] if isinstance(out, tuple) else out
-    return state
