@@ -19,8 +19,8 @@ from forerun.errors import UnsupportedOption
 from forerun.models.load import open_module
 from forerun.train import layerskip
 from forerun.train.batches import collate
-from forerun.train.examples import split
-from forerun.train.layerskip import check_training, fingerprint, rows_of
+from forerun.train.examples import fingerprint, split
+from forerun.train.layerskip import check_training, rows_of
 from forerun.train.presets import preset
 from forerun.train.settings import arguments
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from contextlib import ExitStack
-from dataclasses import asdict, fields
+from dataclasses import asdict
 from pathlib import Path
 from typing import Annotated, Any
 
@@ -16,7 +16,7 @@ from ..train.adapter import AdapterRecipe, Progress, shape_like
 from ..train.adapter_run import AdapterRun, train_adapter
 from ..train.examples import read_examples
 from ..train.workplace import check_output
-from .flags import flag, takes
+from .flags import recipe_flags, recipe_of, takes
 from .given import OPENING, PLAIN, AsJson, Model, open_engine
 from .screen import note, progress, show, show_json
 
@@ -31,9 +31,7 @@ HELP = {
     "vocabulary": "Learn to tell so many tokens apart, the most frequent of the answers.",
     "seed": "Decides order and what is held out.",
 }
-RECIPE = tuple(
-    flag(field.name, type(field.default), field.default, "Recipe", HELP[field.name]) for field in fields(AdapterRecipe)
-)
+RECIPE = recipe_flags(AdapterRecipe, HELP)
 LOG_EVERY = 20
 
 
@@ -58,7 +56,7 @@ def exit_adapter(
     **given: Any,
 ) -> None:
     """Train a small block between an exit and the model's own head; the model and its answers stay as they are."""
-    recipe = AdapterRecipe(**{field.name: given[field.name] for field in fields(AdapterRecipe)})
+    recipe = recipe_of(AdapterRecipe, given)
     if limit is not None and limit < 1:
         raise ValueError(f"--limit must be at least 1, got {limit}")
     check_output(output, resume)
@@ -67,7 +65,6 @@ def exit_adapter(
     config = module.model.config.get_text_config()
     shape = shape_like(config, exit_layer, inputs, depth)
     examples = [one for file in data for one in read_examples(file, module.tokenizer, max_length_of(config))[:limit]]
-    vocabulary = None if module.tokenizer is None else dict(module.tokenizer.get_vocab())
     run = AdapterRun(
         shape=shape,
         recipe=recipe,
@@ -82,7 +79,7 @@ def exit_adapter(
         report = train_adapter(
             run,
             module,
-            identity_of(module.model, vocabulary),
+            identity_of(module.model, module.vocabulary),
             engine=lambda: open_engine(model, PLAIN, given),
             begin=lambda what, ticks: stack.enter_context(progress(what, ticks)),
             log=_noted,

@@ -101,9 +101,8 @@ def _before(
 ) -> Quality:
     """The same of another model, which must read texts as the first one does."""
     other = _opened(against, given)
-    vocabularies = [None if one.tokenizer is None else one.tokenizer.get_vocab() for one in (module, other)]
     sizes = [one.model.config.get_text_config().vocab_size for one in (module, other)]
-    if vocabularies[0] != vocabularies[1] or sizes[0] != sizes[1]:
+    if module.vocabulary != other.vocabulary or sizes[0] != sizes[1]:
         raise ValueError(f"{against} has another tokenizer than {module.name}, so their losses can't be compared")
     exits = _exits(other, examples)
     del other

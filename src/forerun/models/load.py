@@ -62,6 +62,11 @@ class Module:
     name: str
     file: Path | None
 
+    @property
+    def vocabulary(self) -> dict[str, int] | None:
+        """Token string -> id."""
+        return _vocabulary(self.tokenizer)
+
 
 def open_module(
     model: str | Path,
@@ -211,7 +216,7 @@ def _lean(module: Module, weights: str) -> Loaded:
     """
     model, tokenizer, name, file = module.model, module.tokenizer, module.name, module.file
     check_structure(model)
-    eos, identity = _eos_of(model, tokenizer), identity_of(model, _vocabulary(tokenizer))
+    eos, identity = _eos_of(model, tokenizer), identity_of(model, module.vocabulary)
     straight = weights == "int4" and model.device.type == "cpu" and model.config.model_type in GGUF_FAMILIES
     if file is not None and straight:
         return Loaded(lean_from_gguf(file, model.config, weights, name), tokenizer, eos, name, identity)

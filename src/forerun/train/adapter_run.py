@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import hashlib
 import json
 import shutil
 from collections.abc import Callable, Iterator, Sequence
@@ -22,7 +21,7 @@ from ..models.load import Module
 from .adapter import AdapterRecipe, Progress, Training, acceptance, new_adapter
 from .adapter_data import AdapterData, ranking_of
 from .adapter_loss import Chosen
-from .examples import Example, split
+from .examples import Example, fingerprint, split
 from .frozen import frozen_of
 from .states import StateStore, record_missing
 from .workplace import STATE, Workplace, check_output
@@ -85,7 +84,8 @@ def train_adapter(
     tokens = torch.tensor(first_ranked(ranking.tolist(), run.recipe.vocabulary, len(frozen.head)))
     chosen = Chosen(tokens, frozen.head[tokens].float())
     check_output(run.output, run.resume)
-    place = Workplace(run.output, _about(run, identity))
+    about = _about(run, identity)
+    place = Workplace(run.output, about)
     place.open()
     with place.guarded(), ExitStack() as stack:
         stores = [stack.enter_context(closing(store)) for store in _stores(run, place.path, identity)]
@@ -97,7 +97,7 @@ def train_adapter(
         _steps(training, place, run.save_every, begin, log)
         accepted = acceptance(adapter, frozen, chosen, held, DRAFT)
         trained = {
-            **_about(run, identity),
+            **about,
             "acceptance": accepted,
             "held_out": len(out),
             "steps": training.steps,
@@ -120,14 +120,11 @@ def train_adapter(
 
 def _about(run: AdapterRun, identity: Identity) -> dict[str, Any]:
     """What makes this run the same run."""
-    digest = hashlib.sha256()
-    for example in run.examples:
-        digest.update(repr((example.start, example.ids)).encode())
     return {
         "shape": asdict(run.shape),
         "recipe": asdict(run.recipe),
         "base": identity.as_dict(),
-        "data": digest.hexdigest()[:16],
+        "data": fingerprint(run.examples),
         "held_out_share": run.held_out,
     }
 

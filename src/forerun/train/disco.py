@@ -8,7 +8,6 @@ Source: Mamou et al., DISCO, arXiv 2405.04304.
 
 from __future__ import annotations
 
-import random
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import asdict, dataclass
 from pathlib import Path
@@ -22,6 +21,7 @@ from ..models.heads import LOOKAHEAD, HeadFile, lookahead_features, lookahead_lo
 from ..traces import Position, Trace, TracedAnswer
 from .acceptance import cross_entropy
 from .draft_length import best_threshold, drafts_of
+from .examples import held_back
 
 SURE = 1e-3
 
@@ -202,13 +202,7 @@ def _split(
     answers: Sequence[TracedAnswer], held_out: float, seed: int
 ) -> tuple[list[TracedAnswer], list[TracedAnswer]]:
     """By prompt, so that no answer is on both sides."""
-    if not 0 < held_out < 1:
-        raise ValueError(f"the held-out part must be above 0 and below 1, got {held_out}")
-    prompts = sorted({answer.prompt for answer in answers})
-    if len(prompts) < 2:
-        raise ValueError("at least two different prompts are needed: one to learn from, one to be held out")
-    random.Random(seed).shuffle(prompts)
-    out = set(prompts[: min(max(1, round(held_out * len(prompts))), len(prompts) - 1)])
+    out = held_back((answer.prompt for answer in answers), held_out, seed, "prompts")
     return [one for one in answers if one.prompt not in out], [one for one in answers if one.prompt in out]
 
 

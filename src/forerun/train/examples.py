@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
+import hashlib
 import random
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -58,15 +59,30 @@ def split(examples: Sequence[Example], held_out: float, seed: int) -> tuple[list
 
     Raises ValueError where there are fewer than two different ones, or held_out isn't within (0, 1).
     """
+    out = held_back((example.ids for example in examples), held_out, seed, "examples")
+    return [one for one in examples if one.ids not in out], [one for one in examples if one.ids in out]
+
+
+def held_back(keys: Iterable[tuple[int, ...]], held_out: float, seed: int, what: str) -> set[tuple[int, ...]]:
+    """The keys that are held out, at least one and not all of them. what they are, for messages.
+
+    Raises ValueError where there are fewer than two different ones, or held_out isn't within (0, 1).
+    """
     if not 0 < held_out < 1:
         raise ValueError(f"the held-out part must be above 0 and below 1, got {held_out}")
-    different = sorted({example.ids for example in examples})
+    different = sorted(set(keys))
     if len(different) < 2:
-        raise ValueError("at least two different examples are needed: one to learn from, one to be held out")
+        raise ValueError(f"at least two different {what} are needed: one to learn from, one to be held out")
     random.Random(seed).shuffle(different)
-    count = min(max(1, round(held_out * len(different))), len(different) - 1)
-    out = set(different[:count])
-    return [one for one in examples if one.ids not in out], [one for one in examples if one.ids in out]
+    return set(different[: min(max(1, round(held_out * len(different))), len(different) - 1)])
+
+
+def fingerprint(examples: Sequence[Example]) -> str:
+    """16 hex digits that say whether examples are the same, in the same order."""
+    digest = hashlib.sha256()
+    for example in examples:
+        digest.update(f"{example.start} {example.ids}\n".encode())
+    return digest.hexdigest()[:16]
 
 
 def _example(entry: Mapping[str, Any], tokenizer: Any | None) -> Example:

@@ -7,7 +7,6 @@ layerskip.json beside it.
 
 from __future__ import annotations
 
-import hashlib
 import json
 import logging
 import math
@@ -24,7 +23,7 @@ from ..errors import UnsupportedOption
 from ..models.load import Module
 from ..models.quiet import quiet
 from .batches import Rows, check_packing, collate, ordered, packed
-from .examples import Example, split
+from .examples import Example, fingerprint, split
 from .presets import Recipe
 from .settings import Settings, arguments
 from .workplace import Workplace, check_output, check_space
@@ -53,14 +52,6 @@ def check_training() -> None:
     missing = [name for name in NEEDED if find_spec(name) is None]
     if missing:
         raise UnsupportedOption(f"training needs {', '.join(missing)}: pip install 'forerun[train]'")
-
-
-def fingerprint(examples: Sequence[Example]) -> str:
-    """16 hex digits that say whether examples are the same, in the same order."""
-    digest = hashlib.sha256()
-    for example in examples:
-        digest.update(f"{example.start} {example.ids}\n".encode())
-    return digest.hexdigest()[:16]
 
 
 def train(
