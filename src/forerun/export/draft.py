@@ -8,17 +8,13 @@ and moved when complete.
 
 from __future__ import annotations
 
-import os
-import shutil
-from collections.abc import AsyncGenerator, Iterator
-from contextlib import contextmanager
+from collections.abc import AsyncGenerator
 from copy import deepcopy
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
 import torch
-from safetensors import SafetensorError
 from torch import Tensor
 
 from ..drive import drive
@@ -28,6 +24,7 @@ from ..models.load import Module, open_model, open_module
 from ..models.plan import FULL, LayerPlan
 from ..models.quiet import quiet
 from ..models.runner import Runner
+from ..models.saved import published
 from ..models.sequence import Sequence
 
 LENGTHS = (1, 7, 40)
@@ -55,25 +52,11 @@ def export_draft(model: str | Path, exit_layer: int, directory: Path, dtype: str
     module = open_module(model, dtype=dtype, device="cpu")
     num_layers = len(decoder_layers(module.model))
     plan = LayerPlan.early_exit(exit_layer, num_layers)
-    with _published(directory) as partial:
+    with published(directory, str(directory)) as partial:
         parameters = _write(module, exit_layer, partial)
         _check(module, plan, partial)
         size = sum(file.stat().st_size for file in partial.iterdir())
     return Exported(directory, exit_layer, num_layers, parameters, size)
-
-
-@contextmanager
-def _published(directory: Path) -> Iterator[Path]:
-    """A folder beside `directory` that takes its name at the end, or goes away if anything is wrong."""
-    partial = directory.absolute().with_name(f".partial-{directory.name}-{os.getpid()}")
-    try:
-        partial.mkdir(parents=True)
-        yield partial
-        os.rename(partial, directory)
-    except (OSError, SafetensorError) as error:
-        raise ValueError(f"can't write {directory}: {error}") from error
-    finally:
-        shutil.rmtree(partial, ignore_errors=True)
 
 
 def _write(module: Module, exit_layer: int, directory: Path) -> int:

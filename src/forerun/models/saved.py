@@ -5,7 +5,6 @@ from __future__ import annotations
 import json
 import os
 import shutil
-import tempfile
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass
@@ -44,16 +43,25 @@ def write_saved(kind: Kind, directory: Path, tensors: Mapping[str, Tensor], abou
     """Written under another name and moved when complete. Raises ValueError where that fails or the directory is there."""
     if directory.exists():
         raise ValueError(f"{directory} is there already; name another directory")
-    directory.parent.mkdir(parents=True, exist_ok=True)
-    partial = Path(tempfile.mkdtemp(prefix=".partial-", dir=directory.parent))
     text = json.dumps({"format": kind.format, "version": kind.version, **about}, indent=1)
-    try:
+    with published(directory, f"the {kind.what} to {directory}") as partial:
         save_file({name: tensor.contiguous() for name, tensor in tensors.items()}, partial / kind.weights_file)
         (partial / kind.about_file).write_text(text + "\n", encoding="utf-8")
-        os.chmod(partial, 0o755)
-        os.replace(partial, directory)
+
+
+@contextmanager
+def published(directory: Path, what: str) -> Iterator[Path]:
+    """A folder beside `directory` that takes its name at the end, or goes away if anything is wrong.
+
+    Raises ValueError that names what can't be written.
+    """
+    partial = directory.absolute().with_name(f".partial-{directory.name}-{os.getpid()}")
+    try:
+        partial.mkdir(parents=True)
+        yield partial
+        os.rename(partial, directory)
     except (OSError, SafetensorError) as error:
-        raise ValueError(f"can't write the {kind.what} to {directory}: {error}") from error
+        raise ValueError(f"can't write {what}: {error}") from error
     finally:
         shutil.rmtree(partial, ignore_errors=True)
 
