@@ -8,20 +8,14 @@ import pytest
 
 from forerun.tune.journal import Journal
 
+from .tuning import Clock
+
 ABOUT = {"model": "tiny", "seed": 0}
-
-
-class Clock:
-    def __init__(self) -> None:
-        self.seconds = 100.0
-
-    def __call__(self) -> float:
-        return self.seconds
 
 
 @pytest.fixture
 def clock() -> Clock:
-    return Clock()
+    return Clock(100.0)
 
 
 @pytest.fixture

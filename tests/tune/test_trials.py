@@ -10,20 +10,14 @@ from forerun.tune.journal import Journal
 from forerun.tune.machine import Sample
 from forerun.tune.trials import FEWEST_HEATS, Standings, run_trials
 
+from .tuning import Clock
+
 LOOKUP = Candidate(Way("lookup 1..3", "lookup", "lookup"), "fixed", {"k": 4})
 RULE = Candidate(LOOKUP.way, "cost")
 EXIT = Candidate(Way("exit 3", "exit", "self", {"exit_layer": 3}), "fixed", {"k": 4})
 BY_NAME = {one.name: one for one in (OFF, LOOKUP, RULE, EXIT)}
 PROMPTS = [[1], [2], [3]]
 Answer = Callable[[Candidate, Sequence[int]], Sample]
-
-
-class Clock:
-    def __init__(self) -> None:
-        self.seconds = 0.0
-
-    def __call__(self) -> float:
-        return self.seconds
 
 
 @pytest.fixture

@@ -21,6 +21,16 @@ STEP = 10.0
 PROMPTS = [[5 + n, 6, 7, 5 + n, 6, 7, 5 + n, 6] for n in range(9)]
 
 
+class Clock:
+    """Shows what it is set to."""
+
+    def __init__(self, seconds: float = 0.0) -> None:
+        self.seconds = seconds
+
+    def __call__(self) -> float:
+        return self.seconds
+
+
 class Killed(BaseException):
     """What a kill looks like from inside."""
 
