@@ -46,7 +46,8 @@ class AheadDraft(Drafter):
         if self._own is None:
             self._own = self._pool.take(ids)
         taps = frozenset({self._last})
-        rows = await self._own.sync(ids, taps, self._target.states(self._exit))
+        known = shared_prefix(self._own.ids, ids[:-1])
+        rows = await self._own.sync(ids, taps, self._target.states(self._exit)[known:])
         drafted: list[int] = []
         while True:
             step = next_step(rows, context, drafted)
@@ -63,8 +64,9 @@ class AheadDraft(Drafter):
         self._target.drop()
         if self._own is None:
             self._own = self._pool.take(known)
+        held = shared_prefix(self._own.ids, known[:-1])
         taps = frozenset({self._last})
-        await self._own.sync(known, taps, states[: len(known)])
+        await self._own.sync(known, taps, states[held : len(known)])
         first = await self._own.forward(new, taps=taps, states=states[len(known) : -1])
         if len(new) == 1:
             return first
@@ -108,7 +110,8 @@ class ExitDraft(Drafter):
         exits = await self._target.forward(new, plan=self._plan, taps=self.taps, want=0)
         if self._own is None:
             self._own = self._pool.take(known)
-        await self._own.sync(known, states=self._target.states(self._exit))
+        held = shared_prefix(self._own.ids, known[:-1])
+        await self._own.sync(known, states=self._target.states(self._exit)[held:])
         self._target.drop()
         return await self._own.forward(new, states=exits.taps[self._exit])
 
