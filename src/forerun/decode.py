@@ -15,13 +15,13 @@ from .law import Law, PointMass
 from .models.sequence import Sequence
 from .policies.base import LengthPolicy
 from .sampling import greedy_tokens, law
-from .verify import RowLaw, verify
+from .verify import RowLaw, Rule, verify
 
 
 async def decode(target: Sequence, drafter: Drafter, policy: LengthPolicy, context: Context) -> AsyncGenerator[Round]:
     """Yield a round at a time until the context is finished. The first round is the prefill, with an empty draft.
 
-    The target's law decides every token (verify.py), whatever drafter and policy do.
+    The target's law decides every token (verify.py), whatever drafter and policy do, unless the drafter is lossy.
     """
     if context.room <= 0:
         return
@@ -40,7 +40,7 @@ async def decode(target: Sequence, drafter: Drafter, policy: LengthPolicy, conte
             [context.ids[-1], *draft.tokens], [ROOT, *(parent + 1 for parent in draft.parents)], drafter.taps
         )
         clock.lap("forward")
-        verdict = _decide(draft, rows.logits, context, clock)
+        verdict = _decide(draft, rows.logits, context, clock, drafter.rule)
         target.keep([0, *(node + 1 for node in verdict.path)])
         clock.lap("keep")
         round = _finish(draft, verdict, rows.logits, context, clock, held_back)
@@ -62,8 +62,8 @@ async def _collect(drafter: Drafter, policy: LengthPolicy, context: Context) -> 
     return steps
 
 
-def _decide(draft: Draft, logits: Tensor, context: Context, clock: _Clock) -> Verdict:
-    verdict = verify(draft, _row_laws(logits, context, clock), context.chance, len(context.ids))
+def _decide(draft: Draft, logits: Tensor, context: Context, clock: _Clock, rule: Rule | None = None) -> Verdict:
+    verdict = (rule or verify)(draft, _row_laws(logits, context, clock), context.chance, len(context.ids))
     clock.lap("decide")
     return verdict
 

@@ -19,6 +19,7 @@ from .core import ROOT, Draft, Verdict
 from .law import Law, PointMass
 
 RowLaw = Callable[[int, tuple[int, ...]], Law]
+Rule = Callable[[Draft, RowLaw, Chance, int], Verdict]
 
 
 def verify(draft: Draft, law_of_row: RowLaw, chance: Chance, start: int) -> Verdict:

@@ -213,10 +213,10 @@ class TableSequence:
         states: Tensor | None = None,
         want: int | None = None,
     ) -> Rows:
-        assert parents is None
         assert states is None or len(states) == len(tokens)
-        for token in tokens:
-            self._scratch.append((*(self._scratch[-1] if self._scratch else self.ids), token))
+        first = len(self._scratch)
+        for token, parent in zip(tokens, parents or range(first - 1, first - 1 + len(tokens)), strict=True):
+            self._scratch.append((*(self.ids if parent == ROOT else self._scratch[parent]), token))
         return self._rows(self._drafts, self._scratch[-len(tokens) :], taps)
 
     async def complete(self, tokens: Sequence[int], parents: Sequence[int], taps: frozenset[int] = frozenset()) -> Rows:

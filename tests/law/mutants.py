@@ -22,7 +22,7 @@ from .drafts import Child, best, without
 from .exact import FractionLaw, table_law
 
 DECODE = import_module("forerun.decode")
-SELF_DRAFT = import_module("forerun.drafters.self_draft")
+CHAIN = import_module("forerun.drafters.chain")
 
 
 def _draft_law(rows: Rows) -> FractionLaw:
@@ -36,7 +36,7 @@ def greedy_draft_with_softmax(patch: pytest.MonkeyPatch) -> None:
         law = _draft_law(rows)
         return Step((best(law),), (len(drafted) - 1,), (law,))
 
-    patch.setattr(SELF_DRAFT, "next_step", next_step)
+    patch.setattr(CHAIN, "next_step", next_step)
 
 
 def drawn_from_top_two_with_raw_draft_law(patch: pytest.MonkeyPatch) -> None:
@@ -45,7 +45,7 @@ def drawn_from_top_two_with_raw_draft_law(patch: pytest.MonkeyPatch) -> None:
         top = FractionLaw(p if token in (best(law), best(law, 1)) else 0 for token, p in enumerate(law.probs))
         return Step((context.chance.propose(top, start + len(drafted), start),), (len(drafted) - 1,), (law,))
 
-    patch.setattr(SELF_DRAFT, "next_step", next_step)
+    patch.setattr(CHAIN, "next_step", next_step)
 
 
 def resampled_from_the_target_itself(patch: pytest.MonkeyPatch) -> None:

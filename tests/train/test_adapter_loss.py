@@ -15,7 +15,7 @@ from torch import Tensor
 from forerun import Engine, load
 from forerun.chance import Seeded
 from forerun.core import Context
-from forerun.drafters import exit_adapter
+from forerun.drafters import chain, exit_adapter
 from forerun.drafters.chain import next_step
 from forerun.drive import drive
 from forerun.models.adapter_file import write_adapter
@@ -68,7 +68,7 @@ def drafted_rows(
         step = next_step(rows, context, drafted)
         return replace(step, tokens=(ids[len(context.ids) + len(drafted)],))
 
-    monkeypatch.setattr(exit_adapter, "next_step", told)
+    monkeypatch.setattr(chain, "next_step", told)
     pool = Pool(AdapterRunner(file_of(adapter), runner), drafting=True)
     target = Sequence(runner)
     drafter = exit_adapter.KINDS[adapter.shape.inputs](target, pool, adapter.shape.exit_layer)

@@ -21,16 +21,24 @@ from ..models.request import Rows
 from ..models.runner import Runner
 from ..models.sequence import Sequence
 from ..registry import Registry
+from ..verify import Rule
+
+WITH_LAW = "draft with draft_model, self or exit_adapter"
 
 
 class Drafter(ABC):
     """Drafts for one request. taps: the layers whose states it reads off the target's sequence (Sequence.states).
 
-    identity says which drafter it is, to what was trained for it; "" where it can't be told.
+    identity says which drafter it is, to what was trained for it; "" where it can't be told. branches: it has begin and
+    extend, so a tree can be drafted with it. partial: its rows may allow no token where processors act, for its head holds
+    a part of the vocabulary. rule: how its drafts are verified where that is not verify.verify; any other is lossy.
     """
 
     taps: frozenset[int] = frozenset()
     identity: str = ""
+    branches: bool = False
+    partial: bool = False
+    rule: Rule | None = None
 
     @abstractmethod
     def draft(self, context: Context) -> AsyncGenerator[Step]:
@@ -39,15 +47,25 @@ class Drafter(ABC):
         Parents are node numbers of this round's draft, ROOT for the pending token. A `finally` must not await.
         """
 
+    async def begin(self, context: Context) -> Rows | None:
+        """The row behind the pending token, at the start of a round; None where nothing can be drafted."""
+        raise UnsupportedOption(f"a {type(self).__name__} has no law to branch from; {WITH_LAW}")
+
+    async def extend(self, tokens: Series[int], parents: Series[int]) -> Rows | None:
+        """A row behind each of these drafted tokens; None where the drafter's context ends.
+
+        The tokens handed over since begin are numbered from 0. parents[i] is the number of an earlier one that tokens[i]
+        follows, ROOT for the pending token.
+        """
+        raise UnsupportedOption(f"a {type(self).__name__} has no law to branch from; {WITH_LAW}")
+
     async def read(self, ids: Series[int], given: int) -> Rows:
         """The rows behind ids[given - 1:], as if the tokens behind the first `given` had been drafted, in one pass.
 
         To learn from a text without drafting it token by token. given is at least 3. Raises UnsupportedOption where the
         drafter has no rows.
         """
-        raise UnsupportedOption(
-            f"a {type(self).__name__} can't read a text in one pass; draft with draft_model, self or exit_adapter"
-        )
+        raise UnsupportedOption(f"a {type(self).__name__} can't read a text in one pass; {WITH_LAW}")
 
     def close(self) -> None:  # noqa: B027
         """The request ended: give back what other requests can use. Called once; most drafters hold nothing."""

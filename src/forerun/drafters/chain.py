@@ -1,13 +1,31 @@
-"""From one row of logits to the next token of a chain: chosen at temperature 0, else drawn from the row's law."""
+"""A chain: each row of logits gives the next token, chosen at temperature 0, else drawn from the row's law."""
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import AsyncGenerator, Sequence
 
 from ..core import Context, Step
+from ..errors import InvalidLogits
 from ..law import PointMass
 from ..models.request import Rows
 from ..sampling import law
+from .base import Drafter
+
+
+async def chained(drafter: Drafter, context: Context) -> AsyncGenerator[Step]:
+    """Draft a token at a time with a drafter that branches, up to the end of its context."""
+    drafted: list[int] = []
+    rows = await drafter.begin(context)
+    while rows is not None:
+        try:
+            step = next_step(rows, context, drafted)
+        except InvalidLogits:
+            if drafter.partial:
+                return  # processors left no token of the restricted vocabulary; the target has the others
+            raise
+        yield step
+        drafted.append(step.tokens[0])
+        rows = await drafter.extend(drafted[-1:], [len(drafted) - 2])
 
 
 def next_step(rows: Rows, context: Context, drafted: Sequence[int]) -> Step:

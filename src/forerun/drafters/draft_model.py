@@ -20,38 +20,51 @@ from ..models.pool import Pool
 from ..models.request import Rows
 from ..models.sequence import Sequence
 from .base import DRAFTERS, Drafter, DrafterFactory, Parts
-from .chain import next_step
+from .chain import chained
 
 
 @final
 class ModelDraft(Drafter):
+    branches = True
+
     def __init__(self, pool: Pool, shared: int) -> None:
         if pool.identity is not None:
             self.identity = f"draft_model of weights {pool.identity.weights}"
         self._pool = pool
         self._shared = shared
         self._sequence: Sequence | None = None
+        self._ends: list[int] = []  # of the pending token and each drafted one: how long the text up to it is
 
-    async def draft(self, context: Context) -> AsyncGenerator[Step]:
+    def draft(self, context: Context) -> AsyncGenerator[Step]:
+        return chained(self, context)
+
+    async def begin(self, context: Context) -> Rows | None:
         if self._sequence is None:
             self._sequence = self._pool.take(context.ids)
-        limit = self._sequence.runner.max_length
-        drafted: list[int] = []
-        while limit is None or len(context.ids) + len(drafted) <= limit:
-            if drafted:
-                rows = await self._sequence.forward(drafted[-1:])
-            else:
-                rows = await self._sequence.sync(context.ids)
-            step = next_step(replace(rows, logits=rows.logits[:, : self._shared]), context, drafted)
-            yield step
-            drafted.append(step.tokens[0])
+        self._ends = [len(context.ids)]
+        return self._shown(await self._sequence.sync(context.ids)) if self._fits(self._ends) else None
+
+    async def extend(self, tokens: Series[int], parents: Series[int]) -> Rows | None:
+        assert self._sequence is not None
+        ends = [self._ends[parent + 1] + 1 for parent in parents]
+        if not self._fits(ends):
+            return None
+        self._ends += ends
+        return self._shown(await self._sequence.forward(tokens, parents))
+
+    def _fits(self, ends: Series[int]) -> bool:
+        limit = self._pool.runner.max_length
+        return limit is None or max(ends) <= limit
+
+    def _shown(self, rows: Rows) -> Rows:
+        """The rows without what only the draft model's vocabulary holds."""
+        return replace(rows, logits=rows.logits[:, : self._shared])
 
     async def read(self, ids: Series[int], given: int) -> Rows:
         if self._sequence is None:
             self._sequence = self._pool.take(ids)
         await self._sequence.sync(ids[: given - 1])
-        rows = await self._sequence.forward(ids[given - 1 :])
-        return replace(rows, logits=rows.logits[:, : self._shared])
+        return self._shown(await self._sequence.forward(ids[given - 1 :]))
 
     def close(self) -> None:
         if self._sequence is not None:

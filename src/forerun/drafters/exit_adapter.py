@@ -24,7 +24,7 @@ from ..models.pool import Pool
 from ..models.request import Rows
 from ..models.sequence import Sequence, shared_prefix
 from .base import DRAFTERS, Drafter, DrafterFactory, Parts
-from .chain import next_step
+from .chain import chained
 from .vocabulary import first_ranked
 
 
@@ -32,28 +32,40 @@ from .vocabulary import first_ranked
 class AheadDraft(Drafter):
     """Inputs "state+token": the adapter's row i stands for token i + 1 and reads the target's state of token i."""
 
-    def __init__(self, target: Sequence, pool: Pool, exit_layer: int, identity: str = "") -> None:
+    branches = True
+
+    def __init__(
+        self, target: Sequence, pool: Pool, exit_layer: int, identity: str = "", partial: bool = False
+    ) -> None:
         self.taps = frozenset({exit_layer})
         self.identity = identity
         self._target, self._pool, self._exit = target, pool, exit_layer
+        self.partial = partial
         self._last = pool.runner.num_layers
+        self._own_taps = frozenset({self._last})
         self._own: Sequence | None = None
+        self._states = torch.empty(0)  # the adapter's own, of the pending token and each drafted one [1 + n, D]
 
-    async def draft(self, context: Context) -> AsyncGenerator[Step]:
+    def draft(self, context: Context) -> AsyncGenerator[Step]:
+        return chained(self, context)
+
+    async def begin(self, context: Context) -> Rows | None:
         ids = context.ids[1:]
         if not ids:
-            return  # a text of one token has no verified state to begin from
+            return None  # a text of one token has no verified state to begin from
         if self._own is None:
             self._own = self._pool.take(ids)
-        taps = frozenset({self._last})
         known = shared_prefix(self._own.ids, ids[:-1])
-        rows = await self._own.sync(ids, taps, self._target.states(self._exit)[known:])
-        drafted: list[int] = []
-        while True:
-            step = next_step(rows, context, drafted)
-            yield step
-            drafted.append(step.tokens[0])
-            rows = await self._own.forward(drafted[-1:], taps=taps, states=rows.taps[self._last][-1:])
+        rows = await self._own.sync(ids, self._own_taps, self._target.states(self._exit)[known:])
+        self._states = rows.taps[self._last][-1:]
+        return rows
+
+    async def extend(self, tokens: Series[int], parents: Series[int]) -> Rows | None:
+        assert self._own is not None
+        before = self._states[[parent + 1 for parent in parents]]
+        rows = await self._own.forward(tokens, parents, taps=self._own_taps, states=before)
+        self._states = torch.cat([self._states, rows.taps[self._last]])
+        return rows
 
     async def read(self, ids: Series[int], given: int) -> Rows:
         """Each row reads the adapter's own state before it and sees target states before that, as the second of a draft."""
@@ -65,7 +77,7 @@ class AheadDraft(Drafter):
         if self._own is None:
             self._own = self._pool.take(known)
         held = shared_prefix(self._own.ids, known[:-1])
-        taps = frozenset({self._last})
+        taps = self._own_taps
         await self._own.sync(known, taps, states[held : len(known)])
         first = await self._own.forward(new, taps=taps, states=states[len(known) : -1])
         if len(new) == 1:
@@ -84,25 +96,35 @@ class AheadDraft(Drafter):
 class ExitDraft(Drafter):
     """Inputs "state": the adapter's row i stands for token i and reads the target's state of it."""
 
-    def __init__(self, target: Sequence, pool: Pool, exit_layer: int, identity: str = "") -> None:
+    branches = True
+
+    def __init__(
+        self, target: Sequence, pool: Pool, exit_layer: int, identity: str = "", partial: bool = False
+    ) -> None:
         self.taps = frozenset({exit_layer})
         self.identity = identity
         self._target, self._pool, self._exit = target, pool, exit_layer
+        self.partial = partial
         self._plan = LayerPlan.early_exit(exit_layer, target.runner.num_layers)
         self._own: Sequence | None = None
 
-    async def draft(self, context: Context) -> AsyncGenerator[Step]:
+    def draft(self, context: Context) -> AsyncGenerator[Step]:
+        return chained(self, context)
+
+    async def begin(self, context: Context) -> Rows | None:
         if self._own is None:
             self._own = self._pool.take(context.ids)
-        states = await self._states(context.ids[-1])
+        exits = await self._target.forward(context.ids[-1:], plan=self._plan, taps=self.taps, want=0)
         known = shared_prefix(self._own.ids, context.ids[:-1])
-        rows = await self._own.sync(context.ids, states=torch.cat([self._target.states(self._exit)[known:], states]))
-        drafted: list[int] = []
-        while True:
-            step = next_step(rows, context, drafted)
-            yield step
-            drafted.append(step.tokens[0])
-            rows = await self._own.forward(drafted[-1:], states=await self._states(drafted[-1]))
+        states = torch.cat([self._target.states(self._exit)[known:], exits.taps[self._exit]])
+        return await self._own.sync(context.ids, states=states)
+
+    async def extend(self, tokens: Series[int], parents: Series[int]) -> Rows | None:
+        assert self._own is not None
+        # the pending token is the target's first scratch row
+        own = [parent + 1 for parent in parents]
+        exits = await self._target.forward(tokens, own, plan=self._plan, taps=self.taps, want=0)
+        return await self._own.forward(tokens, parents, states=exits.taps[self._exit])
 
     async def read(self, ids: Series[int], given: int) -> Rows:
         known, new = ids[: given - 1], ids[given - 1 :]
@@ -114,11 +136,6 @@ class ExitDraft(Drafter):
         await self._own.sync(known, states=self._target.states(self._exit)[held:])
         self._target.drop()
         return await self._own.forward(new, states=exits.taps[self._exit])
-
-    async def _states(self, token: int) -> torch.Tensor:
-        """The target's state of its next row at the exit, [1, D]."""
-        rows = await self._target.forward([token], plan=self._plan, taps=self.taps, want=0)
-        return rows.taps[self._exit]
 
     def close(self) -> None:
         if self._own is not None:
@@ -143,4 +160,4 @@ def build(parts: Parts, *, adapter: str, vocabulary: int = 0, weights: str = "")
     identity = f"exit_adapter {file.digest} at layer {exit_layer}"
     if vocabulary:
         identity += f", {vocabulary} tokens"
-    return lambda target: kind(target, pool, exit_layer, identity)
+    return lambda target: kind(target, pool, exit_layer, identity, bool(vocabulary))

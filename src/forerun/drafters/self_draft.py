@@ -17,36 +17,35 @@ from pathlib import Path
 from typing import final
 
 from ..core import ROOT, Context, Step
-from ..errors import InvalidLogits, UnsupportedOption
+from ..errors import UnsupportedOption
 from ..models.plan import LayerPlan
 from ..models.plan_file import read_plan
 from ..models.request import Rows
 from ..models.sequence import Sequence
 from .base import DRAFTERS, Drafter, DrafterFactory, Parts
-from .chain import next_step
+from .chain import chained
 from .vocabulary import frequent
 
 
 @final
 class SelfDraft(Drafter):
+    branches = True
+
     def __init__(self, target: Sequence, plan: LayerPlan) -> None:
         self._target = target
         self._plan = plan
+        self.partial = bool(plan.head)
         self.identity = f"self {_told(plan)}"
 
-    async def draft(self, context: Context) -> AsyncGenerator[Step]:
-        drafted: list[int] = []
-        while True:
-            token = drafted[-1] if drafted else context.ids[-1]
-            rows = await self._target.forward([token], plan=self._plan)
-            try:
-                step = next_step(rows, context, drafted)
-            except InvalidLogits:
-                if self._plan.head:
-                    return  # processors left no token of the restricted vocabulary; the target has the others
-                raise
-            yield step
-            drafted.append(step.tokens[0])
+    def draft(self, context: Context) -> AsyncGenerator[Step]:
+        return chained(self, context)
+
+    async def begin(self, context: Context) -> Rows | None:
+        return await self._target.forward(context.ids[-1:], plan=self._plan)
+
+    async def extend(self, tokens: Series[int], parents: Series[int]) -> Rows | None:
+        # the pending token is the first scratch row
+        return await self._target.forward(tokens, [parent + 1 for parent in parents], plan=self._plan)
 
     async def read(self, ids: Series[int], given: int) -> Rows:
         """Each row sees the whole model's keys before it, as the first of a draft does; an early exit's own are the same."""
