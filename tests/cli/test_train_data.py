@@ -66,6 +66,28 @@ def test_a_benchmarks_prompts_do_not_come_up(forerun: Call, chatty: str, tmp_pat
     }
 
 
+def test_prompts_begin_as_a_file_of_openings_says(forerun: Call, chatty: str, tmp_path: Path) -> None:
+    (tmp_path / "openings.txt").write_text("Why \nXY\n")
+    given = ("--max-tokens", 16, "--top-k", 8, "--batch", 4, "--count", 6, "--openings", tmp_path / "openings.txt")
+    ran = forerun("train", "prompts", chatty, "-o", tmp_path / "p.jsonl", *given)
+    assert (ran.status, ran.said) == (0, "")
+    for one in lines(tmp_path / "p.jsonl"):
+        assert str(one["prompt"]).startswith(("Why", "XY")[int(str(one["attempt"])) % 2])
+
+
+@pytest.mark.parametrize(("text", "sentence"), [("\n", "holds no opening"), (None, "can't read the openings file")])
+def test_openings_that_can_not_be_had_are_refused_before_the_model_is_loaded(
+    forerun: Call, chatty: str, tmp_path: Path, text: str | None, sentence: str
+) -> None:
+    if text is not None:
+        (tmp_path / "o.txt").write_text(text)
+    ran = forerun("train", "prompts", chatty, "-o", tmp_path / "p.jsonl", "--openings", tmp_path / "o.txt")
+    assert (ran.status, ran.out) == (2, "")
+    assert sentence in ran.err
+    assert "loading" not in ran.err
+    assert not (tmp_path / "p.jsonl").exists()
+
+
 def test_answers_are_written_and_counted(forerun: Call, tiny: str, asked: Path, tmp_path: Path) -> None:
     given = ("train", "answers", tiny, asked, "-o", tmp_path / "a.jsonl", "--max-new-tokens", 5, "--json")
     ran = forerun(*given)

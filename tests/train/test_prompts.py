@@ -4,31 +4,47 @@ from __future__ import annotations
 
 import json
 from collections.abc import Iterator
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
 import pytest
 import torch
+from tokenizers import Tokenizer, decoders, models, pre_tokenizers
+from transformers import PreTrainedTokenizerFast
 
 from forerun import Engine, UnsupportedOption, load
 from forerun.testing import END, tiny_model, tiny_tokenizer
-from forerun.train.prompts import BARREN, WAVE, PromptOptions, sample_prompts, texts_of, user_turn
+from forerun.train.prompts import (
+    BARREN,
+    WAVE,
+    PromptOptions,
+    read_openings,
+    sample_prompts,
+    texts_of,
+    user_turn,
+)
 
 OPTIONS = PromptOptions(max_tokens=12, min_tokens=2, max_batch=4, top_k=8)
+OPENINGS = ("Why ", "XY", "")
 
 
 @pytest.fixture(scope="module")
 def engine() -> Engine:
     """Its model ends a turn after a few letters, of which it knows some."""
     tokenizer = tiny_tokenizer()
+    return saying(tokenizer, [*tokenizer("abcde ").input_ids, END])
+
+
+def saying(tokenizer: Any, tokens: list[int]) -> Engine:
+    """A model that says these tokens, each as often as the others."""
     model = tiny_model("llama", vocab_size=len(tokenizer), num_hidden_layers=1)
-    letters = tokenizer("abcde ").input_ids
     with torch.no_grad():
         for parameter in model.model.layers.parameters():
             parameter.zero_()
         model.model.embed_tokens.weight.fill_(1)
         model.lm_head.weight.fill_(-1)
-        model.lm_head.weight[[*letters, END]] = 0
+        model.lm_head.weight[tokens] = 0
     return load(model, tokenizer)
 
 
@@ -106,6 +122,99 @@ def test_another_seed_draws_other_prompts(engine: Engine, tmp_path: Path) -> Non
     ]
 
 
+def test_turns_take_the_openings_in_turn(engine: Engine, tmp_path: Path) -> None:
+    options = replace(OPTIONS, openings=OPENINGS)
+    assert list(drawn(engine, tmp_path / "p.jsonl", 9, options=options))[-1] == 9
+    found = prompts(tmp_path / "p.jsonl")
+    assert {one["attempt"] % 3 for one in found} == {0, 1, 2}
+    for one in found:
+        opening = OPENINGS[one["attempt"] % 3]
+        assert one["prompt"].startswith(opening)
+        assert set(one["prompt"].removeprefix(opening)) <= set("abcde ")
+
+
+def test_the_model_goes_on_behind_the_opening(engine: Engine, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    asked: list[list[int]] = []
+    each = Engine.each
+
+    def noting(self: Engine, requests: Any, **given: Any) -> Any:
+        asked.extend(ids for ids, _ in requests)
+        return each(self, requests, **given)
+
+    monkeypatch.setattr(Engine, "each", noting)
+    assert list(drawn(engine, tmp_path / "p.jsonl", 1, options=replace(OPTIONS, openings=("Why ", ""))))
+    assert [tiny_tokenizer().decode(ids) for ids in asked[:3]] == ["<user>Why ", "<user>", "<user>Why "]
+
+
+def test_without_openings_a_turn_is_what_it_was_with_an_empty_one(engine: Engine, tmp_path: Path) -> None:
+    assert list(drawn(engine, tmp_path / "none.jsonl", 5))
+    assert list(drawn(engine, tmp_path / "empty.jsonl", 5, options=replace(OPTIONS, openings=("",))))
+    assert prompts(tmp_path / "none.jsonl") == prompts(tmp_path / "empty.jsonl")
+
+
+def test_a_killed_run_goes_on_with_the_opening_that_is_next(engine: Engine, tmp_path: Path) -> None:
+    options = replace(OPTIONS, openings=OPENINGS)
+    assert list(drawn(engine, tmp_path / "whole.jsonl", 9, options=options))
+    running = drawn(engine, tmp_path / "killed.jsonl", 9, options=options)
+    while next(running) < 5:
+        pass
+    running.close()
+    assert list(drawn(engine, tmp_path / "killed.jsonl", 9, options=options)) == [5, 6, 7, 8, 9]
+    assert prompts(tmp_path / "killed.jsonl") == prompts(tmp_path / "whole.jsonl")
+
+
+def test_an_opening_counts_neither_as_a_short_turn_nor_as_a_long_one(engine: Engine, tmp_path: Path) -> None:
+    options = PromptOptions(min_tokens=4, max_tokens=7, max_batch=8, top_k=8, openings=("A LONG OPENING ",))
+    assert list(drawn(engine, tmp_path / "p.jsonl", 5, options=options))
+    own = [one["prompt"].removeprefix("A LONG OPENING") for one in prompts(tmp_path / "p.jsonl")]
+    assert max(map(len, own)) <= len(" ") + 6
+
+
+def test_an_excluded_text_is_known_with_its_opening(engine: Engine, tmp_path: Path) -> None:
+    options = replace(OPTIONS, openings=("Why ",))
+    assert list(drawn(engine, tmp_path / "all.jsonl", 4, options=options))
+    unwanted = {one["prompt"].upper() for one in prompts(tmp_path / "all.jsonl")}
+    assert list(drawn(engine, tmp_path / "some.jsonl", 4, options=options, exclude=unwanted))
+    assert not {one["prompt"].upper() for one in prompts(tmp_path / "some.jsonl")} & unwanted
+
+
+def test_the_blank_behind_an_opening_stays_where_a_tokenizer_drops_leading_blanks(tmp_path: Path) -> None:
+    words = {"<end>": 0, "<user>": 1, "\u2581say": 2, "\u2581so": 3, "\u2581or": 4, "\u2581not": 5}
+    inner = Tokenizer(models.WordLevel(words, unk_token="\u2581say"))
+    inner.pre_tokenizer = pre_tokenizers.Metaspace()
+    inner.decoder = decoders.Metaspace()
+    inner.add_special_tokens(["<end>", "<user>"])
+    tokenizer = PreTrainedTokenizerFast(
+        tokenizer_object=inner, eos_token="<end>", chat_template="<user>{{ messages[0].content }}<end>"
+    )
+    options = PromptOptions(min_tokens=1, max_tokens=6, top_k=0, top_p=1.0, max_batch=4, openings=("say",))
+    assert list(drawn(saying(tokenizer, [0, 3, 4, 5]), tmp_path / "p.jsonl", 3, options=options))
+    for one in prompts(tmp_path / "p.jsonl"):
+        assert one["prompt"].split()[0] == "say"
+        assert set(one["prompt"].split()[1:]) <= {"so", "or", "not"}
+
+
+def test_openings_are_read_line_by_line_as_they_stand(tmp_path: Path) -> None:
+    (tmp_path / "o.txt").write_text("Who was\n\nSum up:  \n   \nWhy \n")
+    assert read_openings(tmp_path / "o.txt") == ("Who was", "Sum up:  ", "Why ")
+
+
+def test_a_file_without_openings_is_refused(tmp_path: Path) -> None:
+    (tmp_path / "o.txt").write_text("\n  \n")
+    with pytest.raises(ValueError, match=r"o.txt holds no opening; write one beginning of a user's turn a line"):
+        read_openings(tmp_path / "o.txt")
+    with pytest.raises(ValueError, match=r"can't read the openings file .*none.txt"):
+        read_openings(tmp_path / "none.txt")
+    (tmp_path / "o.txt").write_bytes(b"\xff\xfe")
+    with pytest.raises(ValueError, match=r"can't read the openings file .*o.txt"):
+        read_openings(tmp_path / "o.txt")
+
+
+def test_the_openings_of_the_benchmarks_are_different_ones() -> None:
+    found = read_openings(Path(__file__).parents[2] / "benchmarks" / "adapters" / "openings.txt")
+    assert len(set(found)) == len(found) == 60
+
+
 def test_turns_that_are_too_short_or_do_not_end_are_left_out(engine: Engine, tmp_path: Path) -> None:
     narrow = PromptOptions(min_tokens=4, max_tokens=7, max_batch=8, top_k=8)
     assert list(drawn(engine, tmp_path / "p.jsonl", 5, options=narrow))
@@ -132,6 +241,7 @@ def test_the_user_turns_of_prompts_files_are_found(tmp_path: Path) -> None:
     ("given", "sentence"),
     [
         ({"temperature": 0}, "temperature must be above 0, or all prompts are the same; got 0"),
+        ({"openings": ()}, "openings is empty; leave it out, or name at least one beginning of a user's turn"),
         ({"min_tokens": 0}, r"min_tokens must be in 1..128 \(max_tokens\), got 0"),
         ({"min_tokens": 9, "max_tokens": 8}, r"min_tokens must be in 1..8 \(max_tokens\), got 9"),
     ],

@@ -11,7 +11,7 @@ import typer
 
 from ..models.identity import Identity
 from ..train.answers import AnswerOptions, answer
-from ..train.prompts import PromptOptions, sample_prompts, texts_of
+from ..train.prompts import PromptOptions, read_openings, sample_prompts, texts_of
 from ..train.states import StateStore
 from .flags import takes
 from .given import OPENING, PLAIN, AsJson, Model, open_engine
@@ -35,6 +35,9 @@ def prompts(
     top_p: Annotated[float, typer.Option(help="Draw from the most probable tokens that hold this share.")] = 0.95,
     max_tokens: Annotated[int, typer.Option(help="Leave out turns that are longer.")] = 128,
     seed: Annotated[int, typer.Option(help="The same seed gives the same prompts.")] = 0,
+    openings: Annotated[
+        Path | None, typer.Option(help="A file of beginnings, one a line, that the turns take in turn.")
+    ] = None,
     exclude: Exclude = None,
     batch: Batch = 48,
     as_json: AsJson = False,
@@ -42,7 +45,13 @@ def prompts(
 ) -> None:
     """Sample what users say from a chat model's own template, where no prompts are at hand. Goes on after a kill."""
     options = PromptOptions(
-        temperature=temperature, top_k=top_k, top_p=top_p, max_tokens=max_tokens, seed=seed, max_batch=batch
+        temperature=temperature,
+        top_k=top_k,
+        top_p=top_p,
+        max_tokens=max_tokens,
+        seed=seed,
+        max_batch=batch,
+        openings=("",) if openings is None else read_openings(openings),
     )
     unwanted = texts_of(exclude or ())
     engine = open_engine(model, PLAIN, given)

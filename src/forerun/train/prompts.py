@@ -26,7 +26,11 @@ BARREN = 4
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class PromptOptions:
-    """How user turns are drawn. Turns that are shorter than min_tokens or don't end within max_tokens are left out."""
+    """How user turns are drawn. Turns that are shorter than min_tokens or don't end within max_tokens are left out.
+
+    openings: how the turns begin, taken in turn, so that a model of short questions writes documents and sums, too; their
+    tokens don't count.
+    """
 
     temperature: float = 1.0
     top_k: int = 200
@@ -35,8 +39,11 @@ class PromptOptions:
     max_tokens: int = 128
     seed: int = 0
     max_batch: int = 48
+    openings: tuple[str, ...] = ("",)
 
     def __post_init__(self) -> None:
+        if not self.openings:
+            raise ValueError("openings is empty; leave it out, or name at least one beginning of a user's turn")
         if not self.temperature > 0:
             raise ValueError(f"temperature must be above 0, or all prompts are the same; got {self.temperature}")
         if not 1 <= self.min_tokens <= self.max_tokens:
@@ -63,12 +70,12 @@ def sample_prompts(
     """Add prompts to the file until it holds `count` different ones; yields how many it holds.
 
     exclude: texts that must not come up, such as a benchmark's; the comparison ignores case and white space. Attempt n of
-    a seed is the same prompt in every run, so a run that was killed goes on behind the last attempt it kept. Raises
-    ValueError where nothing new comes any more.
+    a seed and of openings is the same prompt in every run, so a run that was killed goes on behind the last attempt it
+    kept. Raises ValueError where nothing new comes any more.
     """
     if count < 1:
         raise ValueError(f"the number of prompts must be at least 1, got {count}")
-    before, end = user_turn(engine.tokenizer)
+    turn = user_turn(engine.tokenizer)
     with Lines(path) as lines:
         seen = {_plain(text) for text in exclude} | {_plain(str(entry.get("prompt", ""))) for entry in lines.known}
         held = len(lines.known)
@@ -84,7 +91,7 @@ def sample_prompts(
             barren += 1
             wave = range(attempt, attempt + WAVE * options.max_batch)
             attempt = wave.stop
-            for number, text in _wave(engine, before, end, wave, options):
+            for number, text in _wave(engine, turn, wave, options):
                 if held < count and _plain(text) not in seen:
                     seen.add(_plain(text))
                     lines.write({"prompt": text, "attempt": number, "seed": options.seed})
@@ -93,9 +100,10 @@ def sample_prompts(
 
 
 def _wave(
-    engine: Engine, before: list[int], end: int, attempts: range, options: PromptOptions
+    engine: Engine, turn: tuple[list[int], int], attempts: range, options: PromptOptions
 ) -> Iterator[tuple[int, str]]:
     """Attempts that gave a user turn, in their order."""
+    before, end = turn
     drawn = {
         "temperature": options.temperature,
         "top_k": options.top_k,
@@ -103,11 +111,43 @@ def _wave(
         "max_new_tokens": options.max_tokens,
         "stop_token_ids": (end,),
     }
-    requests = [(before, {**drawn, "seed": options.seed * 1_000_003 + number}) for number in attempts]
+    ids = {text: _ids(engine.tokenizer, text) for text in options.openings}
+    begun = [ids[options.openings[number % len(options.openings)]] for number in attempts]
+    requests = [
+        (before + opening, {**drawn, "seed": options.seed * 1_000_003 + number})
+        for number, opening in zip(attempts, begun, strict=True)
+    ]
     for index, result in sorted(engine.each(requests, max_batch=options.max_batch), key=lambda one: one[0]):
-        text = (result.text or "").strip()
-        if text and result.finish_reason == "stop" and len(result.ids) > options.min_tokens:
-            yield attempts[index], text
+        if result.finish_reason == "stop" and len(result.ids) > options.min_tokens:
+            text = _text(engine.tokenizer, [*begun[index], *result.ids[:-1]]).strip()
+            if text:
+                yield attempts[index], text
+
+
+def _ids(tokenizer: Any, text: str) -> list[int]:
+    ids: list[int] = tokenizer(text, add_special_tokens=False).input_ids if text else []
+    return ids
+
+
+def _text(tokenizer: Any, ids: list[int]) -> str:
+    # opening and turn in one go, because some tokenizers drop the blank in front of the first token they are given
+    text: str = tokenizer.decode(ids, skip_special_tokens=True, clean_up_tokenization_spaces=False)
+    return text
+
+
+def read_openings(file: Path) -> tuple[str, ...]:
+    """One a line, kept as it stands, a space at its end too; blank lines are left out.
+
+    Raises ValueError on a file that can't be read or holds none.
+    """
+    try:
+        text = file.read_text(encoding="utf-8")
+    except (OSError, UnicodeDecodeError) as error:
+        raise ValueError(f"can't read the openings file {file}: {error}") from error
+    lines = tuple(line for line in text.splitlines() if line.strip())
+    if not lines:
+        raise ValueError(f"{file} holds no opening; write one beginning of a user's turn a line")
+    return lines
 
 
 def texts_of(files: Collection[Path]) -> set[str]:
