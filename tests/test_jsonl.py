@@ -27,6 +27,32 @@ def test_a_line_that_is_no_object_is_named_by_its_number(tmp_path: Path, line: s
         list(read_lines(file))
 
 
+@pytest.mark.parametrize("odd", ["\x85", "\u2028", "\u2029", "\x0c", "\r", "\n", "\x1e"])
+def test_text_keeps_what_other_readers_take_for_the_end_of_a_line(tmp_path: Path, odd: str) -> None:
+    file = tmp_path / "some.jsonl"
+    with Lines(file) as lines:
+        lines.write({"a": f"one{odd}two"})
+        lines.write({"a": 2})
+
+    assert list(read_lines(file)) == [(1, {"a": f"one{odd}two"}), (2, {"a": 2})]
+    assert len(file.read_text().splitlines()) == 2
+
+
+def test_lines_of_others_may_hold_such_characters_as_they_are(tmp_path: Path) -> None:
+    file = tmp_path / "some.jsonl"
+    file.write_bytes('{"a": "one\u2028two"}\r\n{"a": 2}\r\n'.encode())
+
+    assert list(read_lines(file)) == [(1, {"a": "one\u2028two"}), (2, {"a": 2})]
+
+
+def test_a_file_that_is_no_text_is_refused(tmp_path: Path) -> None:
+    file = tmp_path / "some.jsonl"
+    file.write_bytes(b"\xff\n")
+    for read in (lambda path: list(read_lines(path)), Lines):
+        with pytest.raises(ValueError, match=r"can't read .*some\.jsonl: .* can't decode"):
+            read(file)
+
+
 def test_a_missing_file_is_refused(tmp_path: Path) -> None:
     with pytest.raises(ValueError, match=r"can't read .*none\.jsonl"):
         list(read_lines(tmp_path / "none.jsonl"))
@@ -46,6 +72,20 @@ def test_writing_goes_on_behind_the_last_whole_line(tmp_path: Path) -> None:
         lines.write({"a": 4})
 
     assert [value for _, value in read_lines(file)] == [{"a": "ä"}, {"a": 2}, {"a": 4}]
+
+
+def test_opening_reads_the_file_once(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    file = tmp_path / "some.jsonl"
+    with Lines(file) as lines:
+        lines.write({"a": 1})
+
+    def again(*given: object) -> None:
+        pytest.fail("the file is read a second time")
+
+    monkeypatch.setattr(Path, "read_text", again)
+    monkeypatch.setattr(Path, "read_bytes", again)
+    with Lines(file) as lines:
+        assert lines.known == [{"a": 1}]
 
 
 class _Full:

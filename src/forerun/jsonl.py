@@ -8,6 +8,9 @@ from pathlib import Path
 from types import TracebackType
 from typing import Any, final
 
+# the characters that JSON leaves as they are and other readers may take for the end of a line
+_ESCAPED = {ord(end): f"\\u{ord(end):04x}" for end in "\x85\u2028\u2029"}
+
 
 def read_lines(path: Path) -> Iterator[tuple[int, dict[str, Any]]]:
     """Line numbers from 1 and their objects; blank lines are left out.
@@ -15,10 +18,19 @@ def read_lines(path: Path) -> Iterator[tuple[int, dict[str, Any]]]:
     Raises ValueError that names the file, and the line that is no JSON object.
     """
     try:
-        text = path.read_text(encoding="utf-8")
-    except (OSError, UnicodeDecodeError) as error:
+        content = path.read_bytes()
+    except OSError as error:
         raise ValueError(f"can't read {path}: {error}") from error
-    for number, line in enumerate(text.splitlines(), start=1):
+    return _objects(content, path)
+
+
+def _objects(content: bytes, path: Path) -> Iterator[tuple[int, dict[str, Any]]]:
+    try:
+        text = content.decode()
+    except UnicodeDecodeError as error:
+        raise ValueError(f"can't read {path}: {error}") from error
+    # not splitlines: JSON's strings may hold other characters that it takes for the end of a line
+    for number, line in enumerate(text.split("\n"), start=1):
         if line.strip():
             yield number, _object(line, f"{path}, line {number}")
 
@@ -50,7 +62,7 @@ class Lines:
         self._end = content.rfind(b"\n") + 1
         self._file.truncate(self._end)
         try:
-            self.known = [value for _, value in read_lines(path)]
+            self.known = [value for _, value in _objects(content[: self._end], path)]
         except ValueError:
             self.close()
             raise
@@ -67,7 +79,7 @@ class Lines:
         self._file.close()
 
     def write(self, value: Mapping[str, Any]) -> None:
-        line = (json.dumps(value, ensure_ascii=False) + "\n").encode()
+        line = (json.dumps(value, ensure_ascii=False).translate(_ESCAPED) + "\n").encode()
         try:
             self._file.write(line)
             self._file.flush()

@@ -132,9 +132,43 @@ def test_a_run_that_fails_before_its_first_checkpoint_leaves_nothing(tmp_path: P
     def fail(now: Progress) -> None:
         raise RuntimeError("it broke")
 
+    store_of(tmp_path / "states", answered()).close()
     with pytest.raises(RuntimeError, match="it broke"):
-        trained(a_run(tmp_path / "adapter"), fail)
-    assert list(tmp_path.iterdir()) == []
+        trained(a_run(tmp_path / "adapter", stores=(tmp_path / "states",)), fail)
+    assert [path.name for path in tmp_path.iterdir()] == ["states"]
+
+
+@pytest.mark.parametrize(("stage", "ticks"), [("reading texts", 0), ("reading texts", 3), ("training", 1)])
+def test_texts_that_were_read_before_an_interrupt_are_not_read_again(tmp_path: Path, stage: str, ticks: int) -> None:
+    """There are eight texts; the interrupt comes so many ticks into a stage."""
+    bars: list[tuple[str, int]] = []
+    left: list[int] = [ticks]
+
+    def tick() -> None:
+        left[0] -= 1
+        if left[0] == 0:
+            raise KeyboardInterrupt
+
+    def begin(what: str, count: int) -> Callable[[], None]:
+        bars.append((what, count))
+        if what == stage and left[0] == 0:
+            raise KeyboardInterrupt
+        return tick if what == stage else lambda: None
+
+    def going(run: AdapterRun) -> AdapterReport:
+        return train_adapter(run, Module(base(), None, "tiny", None), identity(), engine, begin, lambda now: None)
+
+    run = a_run(tmp_path / "adapter", save_every=100)
+    with pytest.raises(KeyboardInterrupt):
+        going(run)
+    kept = {path.name for path in tmp_path.glob("adapter.part/*")}
+    assert kept == ({"run.json", "states"} if ticks else set())
+    left[0], bars[:] = -1, []
+    going(replace(run, resume=ticks > 0))
+    told = dict(bars).get("reading texts", 0)
+    assert told == 8 if ticks == 0 else told <= (5 if stage == "reading texts" else 0)
+    trained(a_run(tmp_path / "whole", save_every=100))
+    assert same(read_adapter(run.output), read_adapter(tmp_path / "whole"))
 
 
 @pytest.mark.parametrize(

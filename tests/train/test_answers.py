@@ -91,6 +91,17 @@ def test_equal_prompts_are_asked_once_and_excluded_ones_never(engine: Engine, tm
     assert told[-1][:2] == (2, 2)
 
 
+def test_exclusion_ignores_case_and_white_space_and_looks_at_every_turn(engine: Engine, tmp_path: Path) -> None:
+    (tmp_path / "p.jsonl").write_text(
+        '{"prompt": "What IS\\n  this? "}\n{"turns": ["first", "Then  that"]}\n{"prompt": "what is it"}\n'
+    )
+    unwanted = {" what is this?", "then that\n"}
+    told = list(answer(engine, tmp_path / "p.jsonl", tmp_path / "a.jsonl", OPTIONS, exclude=unwanted))
+    assert told[-1][:2] == (1, 1)
+    (only,) = lines(tmp_path / "a.jsonl").values()
+    assert only["prompt_ids"] == tiny_tokenizer()("<user>what is it<end><assistant>").input_ids
+
+
 def test_of_a_conversation_the_first_turn_is_asked(engine: Engine, tmp_path: Path) -> None:
     (tmp_path / "prompts.jsonl").write_text(json.dumps({"turns": ["first", "second"]}) + "\n")
     assert list(answer(engine, tmp_path / "prompts.jsonl", tmp_path / "a.jsonl", OPTIONS))[-1][0] == 1

@@ -11,7 +11,7 @@ import torch
 
 from forerun import load
 from forerun.testing import tiny_model
-from forerun.train.states import StateStore, name_of, record_missing, recorder
+from forerun.train.states import StateStore, holds_texts, name_of, record_missing, recorder
 
 from .adapting import LAYERS, answered, engine, states_of
 
@@ -203,6 +203,18 @@ def test_a_full_disk_while_recording_ends_the_run_with_its_sentence(
     with pytest.raises(ValueError, match="can't write"):
         record_missing(engine(), store, [one.ids for one in answered()], lambda: None)
     store.close()
+
+
+def test_a_store_holds_texts_as_soon_as_its_index_names_one(tmp_path: Path) -> None:
+    assert not holds_texts(tmp_path)
+    store = opened(tmp_path)
+    assert not holds_texts(tmp_path)
+    store.add(TEXTS[0], {layer: rows(TEXTS[0], layer) for layer in store.layers})
+    assert holds_texts(tmp_path)
+    store.close()
+    with (tmp_path / "index.jsonl").open("a") as file:
+        file.write('{"name": "cut off')
+    assert holds_texts(tmp_path)
 
 
 def test_names_follow_from_the_tokens_alone() -> None:

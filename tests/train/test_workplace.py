@@ -82,6 +82,37 @@ def test_a_failure_before_the_first_checkpoint_leaves_nothing(work: Workplace) -
     assert not work.path.exists()
 
 
+def test_what_was_dear_is_kept_without_a_checkpoint(tmp_path: Path) -> None:
+    work = Workplace(tmp_path / "out", ABOUT, dear=lambda part: [part / "states"])
+    work.open()
+    for folder in ("states", "logs"):
+        (work.path / folder).mkdir()
+    (work.path / "logs.txt").write_text("told")
+    broken = checkpoint(work, 6, state=None)
+
+    with (
+        pytest.raises(ValueError, match=r"make room \(--resume goes on from states\)"),
+        work.guarded(),
+    ):
+        raise OSError(errno.ENOSPC, "No space left on device")
+
+    assert not broken.exists()
+    assert sorted(one.name for one in work.path.iterdir()) == ["run.json", "states"]
+    check_output(work.output, resume=True)
+
+
+def test_with_a_checkpoint_nothing_else_is_touched(tmp_path: Path) -> None:
+    work = Workplace(tmp_path / "out", ABOUT, dear=lambda part: [part / "states"])
+    work.open()
+    checkpoint(work, 3)
+    (work.path / "logs").mkdir()
+
+    with pytest.raises(KeyboardInterrupt), work.guarded():
+        raise KeyboardInterrupt
+
+    assert sorted(one.name for one in work.path.iterdir()) == ["checkpoint-3", "logs", "run.json"]
+
+
 @pytest.mark.parametrize(
     "error",
     [

@@ -23,11 +23,12 @@ from .adapter_data import AdapterData, ranking_of
 from .adapter_loss import Chosen
 from .examples import Example, fingerprint, split
 from .frozen import frozen_of
-from .states import StateStore, record_missing
+from .states import StateStore, holds_texts, record_missing
 from .workplace import STATE, Workplace, check_output
 
 DRAFT = 4
 CHECKPOINT = "checkpoint.safetensors"
+STATES = "states"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -85,7 +86,7 @@ def train_adapter(
     chosen = Chosen(tokens, frozen.head[tokens].float())
     check_output(run.output, run.resume)
     about = _about(run, identity)
-    place = Workplace(run.output, about)
+    place = Workplace(run.output, about, _dear)
     place.open()
     with place.guarded(), ExitStack() as stack:
         stores = [stack.enter_context(closing(store)) for store in _stores(run, place.path, identity)]
@@ -118,6 +119,11 @@ def train_adapter(
     )
 
 
+def _dear(place: Path) -> Sequence[Path]:
+    """The states that were read: most of a run's time."""
+    return [place / STATES] if holds_texts(place / STATES) else []
+
+
 def _about(run: AdapterRun, identity: Identity) -> dict[str, Any]:
     """What makes this run the same run."""
     return {
@@ -131,7 +137,7 @@ def _about(run: AdapterRun, identity: Identity) -> dict[str, Any]:
 
 def _stores(run: AdapterRun, place: Path, identity: Identity) -> Iterator[StateStore]:
     layers = sorted({run.shape.exit_layer, identity.num_layers})
-    for path in run.stores or [place / "states"]:
+    for path in run.stores or [place / STATES]:
         yield StateStore.opened(path, layers, identity.hidden_size, identity.weights)
 
 

@@ -12,6 +12,7 @@ from ..engine import Engine
 from ..jsonl import Lines
 from ..prompts import encode
 from ..questions import has_chat_template, read_questions
+from .prompts import plain
 from .states import StateStore, name_of, recorder
 
 
@@ -45,9 +46,9 @@ def answer(
 ) -> Iterator[tuple[int, int, int]]:
     """Add an answer for each prompt that the file has none for yet: yields (answers there, answers in all, new tokens).
 
-    Of a conversation the first turn is asked. exclude: user turns that must not be answered, a benchmark's. states: where
-    the states that come by on the way are to be kept. Raises ValueError where the file's answers were made by another
-    model or with other options.
+    Of a conversation the first turn is asked. exclude: user turns that must not be answered, a benchmark's; the comparison
+    ignores case and white space. states: where the states that come by on the way are to be kept. Raises ValueError where
+    the file's answers were made by another model or with other options.
     """
     made_by = {**asdict(options), "model": engine.identity.weights}
     with Lines(path) as lines:
@@ -82,12 +83,12 @@ def answer(
 def _asked(engine: Engine, prompts: Path, longest: int, exclude: Collection[str]) -> dict[str, list[int]]:
     """Name -> prompt ids; equal prompts are asked once."""
     chat = has_chat_template(engine.tokenizer)
-    excluded = set(exclude)
+    excluded = {plain(text) for text in exclude}
     if engine.runner.max_length is not None:
         longest = min(longest, engine.runner.max_length - 1)
     asked: dict[str, list[int]] = {}
     for question in read_questions(prompts):
-        if not excluded.intersection(question.turns):
+        if not excluded.intersection(map(plain, question.turns)):
             ids = encode(question.prompt((), chat), engine.tokenizer)
             if len(ids) <= longest:
                 asked[name_of(ids)] = ids

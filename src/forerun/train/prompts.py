@@ -77,7 +77,7 @@ def sample_prompts(
         raise ValueError(f"the number of prompts must be at least 1, got {count}")
     turn = user_turn(engine.tokenizer)
     with Lines(path) as lines:
-        seen = {_plain(text) for text in exclude} | {_plain(str(entry.get("prompt", ""))) for entry in lines.known}
+        seen = {plain(text) for text in exclude} | {plain(str(entry.get("prompt", ""))) for entry in lines.known}
         held = len(lines.known)
         attempt = 1 + max((int(entry.get("attempt", -1)) for entry in lines.known), default=-1)
         yield held
@@ -92,8 +92,8 @@ def sample_prompts(
             wave = range(attempt, attempt + WAVE * options.max_batch)
             attempt = wave.stop
             for number, text in _wave(engine, turn, wave, options):
-                if held < count and _plain(text) not in seen:
-                    seen.add(_plain(text))
+                if held < count and plain(text) not in seen:
+                    seen.add(plain(text))
                     lines.write({"prompt": text, "attempt": number, "seed": options.seed})
                     held, barren = held + 1, 0
                     yield held
@@ -155,5 +155,6 @@ def texts_of(files: Collection[Path]) -> set[str]:
     return {turn for file in files for question in read_questions(file) for turn in question.turns}
 
 
-def _plain(text: str) -> str:
+def plain(text: str) -> str:
+    """What two texts have in common that differ in case and white space only."""
     return " ".join(text.lower().split())

@@ -22,6 +22,7 @@ from ..models.sequence import Sequence as Text
 
 Sink = Callable[[tuple[int, ...], Mapping[int, Tensor]], None]
 BYTES = 2
+INDEX = "index.jsonl"
 
 
 def name_of(ids: Sequence[int]) -> str:
@@ -47,6 +48,12 @@ class Recorder(Drafter):
             self._sink(tuple(self._target.ids), {layer: self._target.states(layer) for layer in self.taps})
 
 
+def holds_texts(directory: Path) -> bool:
+    """Whether there is a store with the states of at least one text."""
+    file = directory / INDEX
+    return file.exists() and file.read_bytes().count(b"\n") > 1  # the first line is the store's head
+
+
 def recorder(layers: Sequence[int], sink: Sink) -> DrafterFactory:
     return lambda target: Recorder(target, frozenset(layers), sink)
 
@@ -63,7 +70,7 @@ class StateStore:
         self.layers = tuple(sorted(set(layers)))
         self.width = width
         directory.mkdir(parents=True, exist_ok=True)
-        self._lines = Lines(directory / "index.jsonl")
+        self._lines = Lines(directory / INDEX)
         head = {"layers": list(self.layers), "width": width, "model": model}
         self._files = {layer: (directory / f"layer-{layer}.bf16") for layer in self.layers}
         try:
@@ -89,7 +96,7 @@ class StateStore:
     @classmethod
     def opened(cls, directory: Path, layers: Sequence[int], width: int, model: str) -> StateStore:
         """A store that holds at least these layers; a new one of just these where there is none."""
-        file = directory / "index.jsonl"
+        file = directory / INDEX
         first = next(read_lines(file), None) if file.exists() else None
         held = layers if first is None else first[1].get("layers", layers)
         if lacking := sorted(set(layers) - set(held)):

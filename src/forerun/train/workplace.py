@@ -1,7 +1,7 @@
 """Where a training run writes until it is complete: OUTPUT.part, which becomes OUTPUT in one move at the end.
 
 A kill leaves whole checkpoints in it, from which the same run goes on. A run that fails before its first checkpoint leaves
-nothing.
+nothing but what was dear to make.
 """
 
 from __future__ import annotations
@@ -9,7 +9,7 @@ from __future__ import annotations
 import errno
 import json
 import shutil
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from pathlib import Path
 from typing import Any, final
@@ -47,10 +47,16 @@ def _part(output: Path) -> Path:
 
 @final
 class Workplace:
-    """OUTPUT.part of a run. about says which run it is: another one is not gone on with."""
+    """OUTPUT.part of a run. about says which run it is: another one is not gone on with.
 
-    def __init__(self, output: Path, about: Mapping[str, Any]) -> None:
+    dear gives the folders in it that are kept although no checkpoint is whole.
+    """
+
+    def __init__(
+        self, output: Path, about: Mapping[str, Any], dear: Callable[[Path], Sequence[Path]] = lambda part: ()
+    ) -> None:
         self.output = output
+        self._dear = dear
         self.path = _part(output)
         self._about = json.loads(json.dumps(about))
 
@@ -72,12 +78,21 @@ class Workplace:
         return max(whole, key=lambda folder: int(folder.name.rpartition("-")[2]), default=None)
 
     def sweep(self) -> None:
-        """Remove broken checkpoints, and everything where none is whole."""
+        """Remove broken checkpoints, and where none is whole everything that is not dear."""
         for folder in self.path.glob("checkpoint-*"):
             if not _is_whole(folder):
                 shutil.rmtree(folder)
-        if self.checkpoint() is None:
+        if self.checkpoint() is not None:
+            return
+        dear = self._dear(self.path)
+        if not dear:
             shutil.rmtree(self.path, ignore_errors=True)
+            return
+        for other in set(self.path.iterdir()) - {self.path / ABOUT, *dear}:
+            if other.is_dir():
+                shutil.rmtree(other)
+            else:
+                other.unlink()
 
     @contextmanager
     def guarded(self) -> Iterator[None]:
@@ -87,10 +102,13 @@ class Workplace:
         except BaseException as error:
             self.sweep()
             if isinstance(error, Exception) and _says_full(error):
-                kept = self.checkpoint()
-                left = "nothing of the run is left" if kept is None else f"--resume goes on from {kept.name}"
-                raise ValueError(f"no space left to write to {self.path}; make room ({left})") from error
+                raise ValueError(f"no space left to write to {self.path}; make room ({self._left()})") from error
             raise
+
+    def _left(self) -> str:
+        kept = self.checkpoint()
+        names = [one.name for one in self._dear(self.path)] if kept is None else [kept.name]
+        return f"--resume goes on from {', '.join(names)}" if names else "nothing of the run is left"
 
     def finish(self, model: Path, logs: Path) -> None:
         """The model's directory, with the logs in it, becomes the output."""
