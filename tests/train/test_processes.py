@@ -1,0 +1,120 @@
+"""Two processes that train together learn what one learns alone, and drop the same samples."""
+
+from __future__ import annotations
+
+import json
+import os
+import subprocess
+import sys
+import time
+from collections.abc import Sequence
+from contextlib import ExitStack
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import pytest
+from torch.distributed import TCPStore
+
+from forerun.cli import run
+
+from .runs import examples
+
+PATIENCE = 900  # seconds: on a busy machine most of it goes into imports
+
+
+@dataclass(frozen=True)
+class Together:
+    """reports are the first process's, by run; kept the samples that ran through a layer, by process, run and call."""
+
+    reports: list[dict[str, Any]]
+    kept: list[list[list[list[int]]]]
+    said_by_the_second: str
+
+
+def command(tiny: Path, folder: Path, name: str, *given: str) -> list[str]:
+    data = folder / "data.jsonl"
+    lines = ({"prompt_ids": one.ids[: one.start], "answer_ids": one.ids[one.start :]} for one in examples())
+    data.write_text("".join(json.dumps(line) + "\n" for line in lines))
+    asked = f"train layerskip {tiny} --data {data} --output {folder / name} --json --steps 4 --learning-rate 1e-3"
+    asked += " --no-bf16 --log-every 1 --save-every 0 --curriculum rotational --rotation 2"
+    return [*asked.split(), *given]
+
+
+def in_two_processes(folder: Path, runs: Sequence[list[str]]) -> Together:
+    """They meet as under torchrun, at a store that the launcher holds; here it is this process.
+
+    A store's port is the system's choice, made as the store begins to listen, so no other program can come in between.
+    """
+    stores = [TCPStore("127.0.0.1", 0, is_master=True, wait_for_workers=False) for _ in runs]
+    asked = json.dumps([(store.port, one) for store, one in zip(stores, runs, strict=True)])
+    script = str(Path(__file__).with_name("one_of_two.py"))
+    shared = {"OMP_NUM_THREADS": "1", "MASTER_ADDR": "127.0.0.1", "TORCHELASTIC_USE_AGENT_STORE": "True"}
+    told = [[folder / f"{what}-{rank}" for what in ("out", "err", "kept")] for rank in (0, 1)]
+    with ExitStack() as stack:
+        running: list[subprocess.Popen[bytes]] = []
+        for rank, (out, err, kept) in enumerate(told):
+            place = {"RANK": str(rank), "LOCAL_RANK": str(rank), "WORLD_SIZE": "2", "LOCAL_WORLD_SIZE": "2"}
+            one = subprocess.Popen(
+                [sys.executable, script, asked, str(kept)],
+                env={**os.environ, **shared, **place},
+                stdout=stack.enter_context(out.open("wb")),
+                stderr=stack.enter_context(err.open("wb")),
+            )
+            stack.callback(one.wait)
+            stack.callback(one.kill)
+            running.append(one)
+        _wait(running)
+    for one, (_, err, _) in zip(running, told, strict=True):
+        assert one.returncode == 0, err.read_text()
+    reports = [json.loads(line) for line in told[0][0].read_text().splitlines()]
+    return Together(reports, [json.loads(kept.read_text()) for _, _, kept in told], told[1][0].read_text())
+
+
+def _wait(running: Sequence[subprocess.Popen[bytes]]) -> None:
+    """Until both have ended, or one has failed: the other would wait for it in vain."""
+    until = time.monotonic() + PATIENCE
+    while any(one.poll() is None for one in running) and not any(one.returncode for one in running):
+        assert time.monotonic() < until, f"not done after {PATIENCE} s"
+        time.sleep(0.05)
+
+
+@pytest.fixture(scope="module")
+def together(tiny: Path, tmp_path_factory: pytest.TempPathFactory) -> Together:
+    """A run without dropout, and one that drops most samples."""
+    folder = tmp_path_factory.mktemp("together")
+    rates = {"whole": "0", "dropping": "0.9"}
+    runs = [command(tiny, folder, name, "--batch-size", "4", "--p-max", rate) for name, rate in rates.items()]
+    return in_two_processes(folder, runs)
+
+
+def losses(report: dict[str, Any]) -> list[float]:
+    return [loss for _, loss in report["losses"]]
+
+
+def test_two_processes_have_the_losses_of_one_with_a_batch_twice_as_large(
+    together: Together, tiny: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    assert run(command(tiny, tmp_path, "alone", "--batch-size", "8", "--p-max", "0")) == 0
+    alone = json.loads(capsys.readouterr().out)
+
+    assert losses(together.reports[0]) == pytest.approx(losses(alone), rel=1e-4)
+    assert together.reports[0]["held_out_loss"] == pytest.approx(alone["held_out_loss"], rel=1e-4)
+    assert losses(together.reports[1]) != pytest.approx(losses(alone), rel=1e-3)
+
+
+def test_all_processes_drop_the_same_samples(together: Together) -> None:
+    first, second = together.kept
+
+    assert first == second
+    whole, dropping = first
+    assert {tuple(samples) for samples in whole} == {(0, 1, 2, 3)}
+    # also layers that no sample runs through, whose gradients the other process waits for all the same
+    assert {len(samples) for samples in dropping} == {0, 1, 2, 3, 4}
+
+
+def test_the_first_process_alone_tells_and_writes(together: Together) -> None:
+    assert [report["main"] for report in together.reports] == [True, True]
+    assert together.said_by_the_second == ""
+    for report in together.reports:
+        assert {path.name for path in Path(report["output"]).iterdir()} >= {"model.safetensors", "layerskip.json"}
