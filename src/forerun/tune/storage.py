@@ -69,11 +69,14 @@ def open_storage(address: str | Path) -> BaseStorage:
     text = str(address)
     try:
         if "://" in text:
-            return get_storage(text)
+            with _lock_of(text, "open"):
+                return get_storage(text)
         path = Path(text)
         path.parent.mkdir(parents=True, exist_ok=True)
         if path.suffix in DATABASES:
-            return RDBStorage(f"sqlite:///{path.absolute()}", engine_kwargs={"connect_args": {"timeout": 60}})
+            # workers that begin at once would all make the tables, and all but one fail
+            with _lock_of(text, "open"):
+                return RDBStorage(f"sqlite:///{path.absolute()}", engine_kwargs={"connect_args": {"timeout": 60}})
         lock: Any = _JournalLock(path)  # the base class that Optuna's annotation asks for is private
         return JournalStorage(JournalFileBackend(text, lock))
     except (OSError, ImportError, ValueError, OptunaError, SQLAlchemyError) as error:
@@ -91,6 +94,14 @@ def _lock_folder() -> Path:
     return folder
 
 
+def _lock_of(address: str, name: str) -> FileLock:
+    """A lock of this machine's workers on one storage: beside a file, else in the user's cache."""
+    if "://" in address:
+        place = hashlib.sha256(address.encode()).hexdigest()[:16]
+        return FileLock(_lock_folder() / f"{place}.{name}.lock")
+    return FileLock(f"{address}.{name}.lock")
+
+
 @final
 class Worker:
     """One process's part in a study. Use it as a context; name is what its trials bear."""
@@ -99,8 +110,8 @@ class Worker:
         self.study = study
         self.name = uuid.uuid4().hex[:12]
         self._address = str(address)
-        self._alive = self._lock_of(self.name)
-        self._turn = self._lock_of("turn")
+        self._alive = _lock_of(self._address, self.name)
+        self._turn = _lock_of(self._address, "turn")
 
     def __enter__(self) -> Worker:
         self._alive.acquire()
@@ -109,12 +120,6 @@ class Worker:
     def __exit__(self, *_: object) -> None:
         self._alive.release()
         Path(self._alive.lock_file).unlink(missing_ok=True)
-
-    def _lock_of(self, name: str) -> FileLock:
-        if "://" in self._address:
-            place = hashlib.sha256(self._address.encode()).hexdigest()[:16]
-            return FileLock(_lock_folder() / f"{place}.{name}.lock")
-        return FileLock(f"{self._address}.{name}.lock")
 
     @contextmanager
     def turn(self) -> Iterator[None]:
@@ -148,7 +153,7 @@ class Worker:
             return "://" not in self._address or datetime.now() - begun > GRACE
         if worker == self.name or trial.user_attrs[HOST] != socket.gethostname():
             return False
-        lock = self._lock_of(worker)
+        lock = _lock_of(self._address, worker)
         try:
             with lock.acquire(timeout=0):
                 pass
