@@ -45,7 +45,8 @@ bench-qwen: $(READY)
 		--weights int4 --categories mt_bench,qa,math_reasoning --per-category 3 --max-new-tokens 64 \
 		--methods $(PEERS)/models/pair.json,default --predict --json benchmarks/qwen-pair-int4.json
 
-# training, what it gives and what it costs: about an hour and a half each on two cores; weights go to RUNS
+# training, what it gives and what it costs: one and a half hours for layerskip, several for exit-adapter, on two cores; weights
+# go to RUNS
 RUNS ?= .runs
 GRAMMAR = $(RUNS)/grammar
 FINE_TUNE = --data $(GRAMMAR)/train.jsonl --schedule cosine --steps 250 --save-every 50
@@ -66,13 +67,25 @@ layerskip: $(READY)
 	$(JUDGE) --weights int4 --limit 60 --output benchmarks/layerskip/int4
 	$(JUDGE) --dtype float32 --limit 60 --timed 8 --output benchmarks/layerskip/float32
 
-ADAPTER = $(BIN)/forerun train exit-adapter smollm2 --data $(RUNS)/answers.jsonl --states $(RUNS)/states --seed 0
+# two rounds of data, each in two shards: what the model makes a user say by itself, then turns that begin as openings.txt says
+SHARDS = 0 1
+PROMPTS = $(BIN)/forerun train prompts smollm2 --dtype bfloat16 --exclude $(SUITE)
+ANSWERS = $(BIN)/forerun train answers smollm2 --dtype bfloat16 --exclude $(SUITE) --max-new-tokens 160
+ADAPTER = $(BIN)/forerun train exit-adapter smollm2 --seed 0 \
+	$(foreach i,$(SHARDS),--data $(RUNS)/answers-$i.jsonl --states $(RUNS)/states-$i)
+# the states of the second round are those behind the last layer alone
+WIDE = $(foreach i,$(SHARDS),--data $(RUNS)/wide-answers-$i.jsonl --states $(RUNS)/wide-states-$i)
 
 exit-adapter: $(READY) $(PEERS)/.ready
-	$(BIN)/forerun train prompts smollm2 --dtype bfloat16 -o $(RUNS)/prompts.jsonl --count 2200 --exclude $(SUITE)
-	$(BIN)/forerun train answers smollm2 $(RUNS)/prompts.jsonl --dtype bfloat16 -o $(RUNS)/answers.jsonl --exclude $(SUITE) \
-		--max-new-tokens 160 --states $(RUNS)/states --layers 10,15,30
-	$(ADAPTER) --exit-layer 30 --epochs 5 -o $(RUNS)/adapter-30
+	for i in $(SHARDS); do \
+		$(PROMPTS) -o $(RUNS)/prompts-$$i.jsonl --count 2500 --seed $$i && \
+		$(ANSWERS) $(RUNS)/prompts-$$i.jsonl -o $(RUNS)/answers-$$i.jsonl --states $(RUNS)/states-$$i --layers 10,15,30 && \
+		$(PROMPTS) -o $(RUNS)/wide-$$i.jsonl --count 1600 --seed 1$$i --max-tokens 384 \
+			--openings benchmarks/adapters/openings.txt && \
+		$(ANSWERS) $(RUNS)/wide-$$i.jsonl -o $(RUNS)/wide-answers-$$i.jsonl --max-prompt 512 \
+			--states $(RUNS)/wide-states-$$i --layers 30 || exit 1; \
+	done
+	$(ADAPTER) $(WIDE) --exit-layer 30 --epochs 5 -o $(RUNS)/adapter-30
 	$(ADAPTER) --exit-layer 15 --inputs state --epochs 3 -o $(RUNS)/adapter-15
 	$(ADAPTER) --exit-layer 10 --inputs state --epochs 3 -o $(RUNS)/adapter-10
 	$(BIN)/python benchmarks/adapters/sweep.py benchmarks/adapters/sweep.json $(SUITE) \

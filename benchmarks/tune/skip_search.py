@@ -1,6 +1,7 @@
 """The skip-set search against the exhaustive best of 4,096 sets and against random draws, over several seeds.
 
-Run from the repository's root: PYTHONPATH=. python benchmarks/tune/skip_search.py --seeds 10 --trials 150
+The price is computed, not timed, so a run gives the same figures on any machine. OUT.json is written after every seed.
+Run from the repository's root: PYTHONPATH=. python benchmarks/tune/skip_search.py benchmarks/tune/skip_search.json
 """
 
 from __future__ import annotations
@@ -8,6 +9,9 @@ from __future__ import annotations
 import argparse
 import json
 import random
+import shlex
+import sys
+from importlib.metadata import version
 from pathlib import Path
 from statistics import median
 from tempfile import TemporaryDirectory
@@ -15,6 +19,8 @@ from typing import Any
 
 import torch
 
+from forerun.conditions import conditions
+from forerun.models.plan import LayerPlan
 from forerun.tune.match_rate import damages
 from forerun.tune.skip_search import SAMPLERS, Budget, SkipSearch
 from forerun.tune.skip_space import starting_points
@@ -41,6 +47,7 @@ def run(made: Redundant, sampler: str, seed: int, trials: int, warm: bool) -> di
 
 def main() -> None:
     options = argparse.ArgumentParser(description=__doc__)
+    options.add_argument("out", type=Path)
     options.add_argument("--seeds", type=int, default=10)
     options.add_argument("--trials", type=int, default=150)
     options.add_argument("--sampler", choices=list(SAMPLERS), default="gp")
@@ -50,8 +57,17 @@ def main() -> None:
     made = redundant()
     prices = list(made.prices.values())
     draws = [min(random.Random(seed).choices(prices, k=given.trials)) for seed in range(10)]
-    runs = [run(made, given.sampler, seed, given.trials, not given.cold) for seed in range(given.seeds)]
-    print(json.dumps({"random_median_over_best": median(draws) / made.least - 1, "runs": runs}, indent=1))
+    about = conditions(made.engine, shlex.join(["python", *sys.argv]))
+    about["versions"]["optuna"] = version("optuna")
+    about |= {"sampler": given.sampler, "trials": given.trials, "starting_points": not given.cold, "sets": len(prices)}
+    about |= {"empty_set_over_best": made.prices[LayerPlan()] / made.least - 1}
+    about |= {"random_median_over_best": median(draws) / made.least - 1}
+    runs: list[dict[str, Any]] = []
+    for seed in range(given.seeds):
+        runs.append(run(made, given.sampler, seed, given.trials, not given.cold))
+        over = [one["over_best"] for one in runs]
+        told = {**about, "median_over_best": median(over), "worst_over_best": max(over), "runs": runs}
+        given.out.write_text(json.dumps(told, indent=1) + "\n")
 
 
 if __name__ == "__main__":
