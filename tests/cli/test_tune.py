@@ -67,7 +67,7 @@ def test_it_writes_a_system_that_others_take(tune: Callable[..., Any], forerun: 
     assert forerun("generate", tiny, "again", "--system", tmp_path / "system.json", "--max-new-tokens", "4").status == 0
 
 
-def test_the_report_holds_json_pictures_and_a_summary(tune: Callable[..., Any], tmp_path: Path) -> None:
+def test_the_report_holds_json_pictures_and_a_summary(tune: Callable[..., Any], prompts: Path, tmp_path: Path) -> None:
     folder = tmp_path / "report"
 
     ran = tune("--budget", "1s", "--methods", "lookup,exit", "--report", folder, "--json")
@@ -78,6 +78,10 @@ def test_the_report_holds_json_pictures_and_a_summary(tune: Callable[..., Any], 
     assert {path.name for path in folder.iterdir()} >= {"report.json", "summary.txt", "systems.png"}
     assert (folder / "summary.txt").read_text().splitlines() == written["summary"]
     assert written["prompts"]["file"] == "prompts.jsonl"
+    asked = prompts.read_text().splitlines()
+    held_out = (folder / "held_out.jsonl").read_text().splitlines()
+    assert len(held_out) == 2
+    assert set(held_out) <= set(asked)
 
 
 def test_a_finished_run_is_read_from_its_log(tune: Callable[..., Any], tmp_path: Path) -> None:
@@ -106,7 +110,14 @@ def test_the_log_of_other_prompts_is_refused(tune: Callable[..., Any], prompts: 
         (["--methods", "magic"], "unknown method 'magic' to tune; known: lookup"),
         (["--methods", "draft-model"], "method 'draft-model' needs --draft-model"),
         (["--methods", "adapter"], "method 'adapter' needs --adapter"),
-        (["--methods", "lookup", "--draft-model", "x"], "--draft-model is of no use without the method 'draft-model'"),
+        (
+            ["--methods", "lookup", "--draft-model", "smollm2"],
+            "--draft-model is of no use without the method 'draft-model'",
+        ),
+        (["--draft-model", "./nowhere"], "no model at ./nowhere"),
+        (["--adapter", "nowhere"], "--adapter nowhere: there is no such file or directory"),
+        (["--vocabulary-text", "nowhere"], "--vocabulary-text nowhere: there is no such file or directory"),
+        (["--report", "/dev/null/report"], "--report /dev/null/report can't be made"),
         (["--budget", "soon"], "--budget takes a time above 0"),
         (["--max-new-tokens", "1"], "--max-new-tokens must be at least 2"),
     ],

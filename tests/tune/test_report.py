@@ -24,7 +24,7 @@ TRIED = {
     "name": "greedy 1",
     "skipped": 1,
     "screened": False,
-    "value": 2.0,
+    "value": 0.012,
     "match_rate": 0.95,
     "cost": 0.9,
     "attention": [1],
@@ -32,6 +32,7 @@ TRIED = {
     "layers": 2,
     "proxy": 1.2,
 }
+NOTHING = {**TRIED, "name": "nothing", "skipped": 0, "value": 0.015, "match_rate": 1.0, "cost": 1.0, "attention": []}
 TARGET = Cost("tiny", "HFRunner", "float32", "full", (Point(1, 0, 10.0),))
 
 
@@ -58,7 +59,7 @@ def outcome(winner: Candidate, tried: Candidate, **changes: Any) -> Outcome:
             Screened(EXIT.way, 1.0, 0.7, 0.4, (1.2, *[0.9] * (len(LENGTHS) - 1))),
         ],
         "impossible": {"int4": "no small weights here"},
-        "sets": Sets(damages=DAMAGES, tried=[TRIED]),
+        "sets": Sets(damages=DAMAGES, tried=[NOTHING, TRIED]),
         "trials": standings(own, [fast() for _ in range(4)]),
         "held_out": None if tried == OFF else standings(own, [fast() for _ in range(3)]),
         "answers": [Recorded((1, 2, 3, 4), 3)],
@@ -72,7 +73,7 @@ def test_the_summary_says_what_was_tried_and_what_won_by_how_much() -> None:
     said = list(summary(outcome(LOOKUP, LOOKUP)))
 
     assert said[0] == (
-        "Tried: 2 ways to draft (lookup, exit), screened on 1 recorded answers; 1 candidates on the clock beside plain "
+        "Tried: 2 ways to draft (lookup, exit), screened on 1 recorded answer; 1 candidate on the clock beside plain "
         "decoding, in 4 heats. 1.5 minutes in all."
     )
     assert said[1] == "Won: lookup 1..3, fixed k=3, 1.33 (1.33 to 1.33) x plain decoding on 3 held-out answers."
@@ -111,8 +112,47 @@ def test_self_speculation_that_loses_is_told_with_its_numbers() -> None:
     )
     assert "loses 5.0% of the tokens at least (attention 1), 50.0% in the middle and 90.0% at most (mlp 0)" in said
     assert (
-        "greedy 1 was the fastest: 1 sublayers left out, 95.0% of the tokens right at 0.90 of a plain forward" in said
+        "Of the skip sets that were timed, the fastest was greedy 1: 1 sublayer left out, 95.0% of the tokens right at 0.90 "
+        "of a plain forward. A token took it 1.20 plain steps." in said
     )
+
+
+def test_skip_sets_that_were_not_worth_timing_are_told_too() -> None:
+    screened = Sets(damages=DAMAGES, tried=[NOTHING, {**TRIED, "screened": True, "skipped": 2}])
+
+    said = " ".join(summary(outcome(LOOKUP, LOOKUP, sets=screened)))
+
+    assert (
+        "Of the skip sets, 1 in all, none promised enough to be timed; the best was greedy 1: 2 sublayers left out, "
+        "95.0% of the tokens right at 0.90 of a plain forward." in said
+    )
+
+
+def test_a_timed_set_is_told_before_one_that_only_promised() -> None:
+    sets = Sets(tried=[{**TRIED, "name": "promise", "screened": True, "value": 0.001}, TRIED])
+
+    assert sets.best == TRIED
+    assert any("the fastest was greedy 1" in one for one in summary(outcome(LOOKUP, LOOKUP, sets=sets)))
+
+
+def test_what_could_not_be_tried_is_told_by_its_reason() -> None:
+    reasons = {f"exit {layer}": "no time was left" for layer in range(6)} | {"int4": "no small weights here."}
+    sets = Sets(reason="no time was left")
+
+    said = [
+        one for one in summary(outcome(LOOKUP, LOOKUP, impossible=reasons, sets=sets)) if one.startswith("Not tried")
+    ]
+
+    assert said == [
+        "Not tried: exit 0, exit 1, exit 2, exit 3 and 3 more (no time was left).",
+        "Not tried: int4 (no small weights here).",
+    ]
+
+
+def test_skip_sets_that_nobody_asked_for_are_not_missed() -> None:
+    found = outcome(LOOKUP, LOOKUP, impossible={}, sets=Sets(reason="not asked for"))
+
+    assert not any(one.startswith("Not tried") for one in summary(found))
 
 
 @pytest.mark.parametrize(("speedup", "words"), [(0.9, "doesn't pay here"), (1.2, "was not the best here")])

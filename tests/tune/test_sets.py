@@ -88,7 +88,7 @@ def test_without_time_for_all_damages_there_are_none_and_the_search_does_without
     sets = found(on, answers, tmp_path, until=0.0)
 
     assert (sets.damages, list(sets.curve), list(sets.tried)) == ({}, [], [])
-    assert sets.best is None
+    assert (sets.best, sets.reason) == (None, "no time was left")
 
 
 def test_little_time_makes_it_read_fewer_answers(on: forerun.Engine, answers: list[Recorded], tmp_path: Path) -> None:

@@ -5,7 +5,7 @@ from pathlib import Path
 import pytest
 
 from forerun.tune.candidates import Chosen
-from forerun.tune.setup import Setup, about_run, split
+from forerun.tune.setup import Setup, about_run, lines_of, split
 
 from .tuning import PROMPTS, engine, setup
 
@@ -15,6 +15,21 @@ def test_a_third_is_held_out_and_nothing_is_in_both() -> None:
 
     assert (len(tuned_on), len(held_out)) == (6, 3)
     assert {*map(tuple, tuned_on), *map(tuple, held_out)} == set(map(tuple, PROMPTS))
+
+
+def test_the_lines_that_ask_the_wanted_prompts_are_found_as_they_stand(tmp_path: Path) -> None:
+    lines = [
+        '{"prompt": "ab"}',
+        "",
+        '{"turns": ["c", "later"], "category": "qa"}',
+        '{"prompt":  "ab"}',
+        '{"prompt": "d"}',
+    ]
+    (tmp_path / "p.jsonl").write_text("\n".join(lines) + "\n")
+
+    found = lines_of(tmp_path / "p.jsonl", [[97, 98], (99,)], lambda question: list(question.turns[0].encode()))
+
+    assert found == [lines[0], lines[2]]
 
 
 def test_the_seed_chooses_which() -> None:

@@ -15,11 +15,14 @@ import typer
 from ..bench.suite import fingerprint
 from ..engine import Engine
 from ..errors import UnsupportedOption
+from ..models.locate import locate
 from ..plotting import check_plotting
+from ..prompts import encode
+from ..questions import has_chat_template
 from ..system.file import write_system
 from ..system.value import machine_of, target_of
 from ..tune.candidates import ADAPTER, DRAFT_MODEL, METHODS, Chosen
-from ..tune.setup import Setup, about_run
+from ..tune.setup import Setup, about_run, lines_of, split
 from ..tune.trace import read_prompts
 from .flags import takes
 from .given import OPENING, PLAIN, AsJson, Model, Raw, measured_with, open_engine
@@ -54,7 +57,8 @@ def tune(
         str, typer.Option(help="Where the search for skip sets is kept: a file, or an address that Optuna knows.")
     ] = "",
     report: Annotated[
-        Path | None, typer.Option(help="Write report.json, summary.txt and PNG files into this folder.")
+        Path | None,
+        typer.Option(help="Write report.json, summary.txt, held_out.jsonl (the prompts) and PNG files here."),
     ] = None,
     seed: Annotated[int, typer.Option(help="Chooses which prompts are held out.")] = 0,
     raw: Raw = False,
@@ -65,6 +69,7 @@ def tune(
     check_tuning()
     if report is not None:
         check_plotting()
+        _make(report)
     at_least(2, max_new_tokens=max_new_tokens)
     chosen = _chosen(methods, draft_model or [], adapter or [], vocabulary_text)
     seconds = seconds_of(budget)
@@ -79,6 +84,8 @@ def tune(
         own_weights=given["weights"],
     )
     outcome = _run(engine, setup, [one.ids for one in asked], beside(output, "log.jsonl"))
+    if report is not None:
+        _write_held_out(report, prompts, engine, split([one.ids for one in asked], seed)[1], raw)
     _publish(outcome, engine, model, prompts, output, report, given, as_json)
 
 
@@ -98,12 +105,28 @@ def seconds_of(budget: str) -> float:
     return seconds
 
 
+def _make(folder: Path) -> None:
+    """Before the run, so that a report that can't be written costs nothing."""
+    try:
+        folder.mkdir(parents=True, exist_ok=True)
+    except OSError as error:
+        raise ValueError(f"--report {folder} can't be made: {error}") from error
+
+
 def beside(output: Path, ending: str) -> Path:
     return output.with_name(f"{output.name}.{ending}")
 
 
 def _chosen(methods: str, drafts: Sequence[str], adapters: Sequence[Path], text: Path | None) -> Chosen:
-    """Raises UnsupportedOption on an unknown method, and on one that is asked for by name but not given."""
+    """Raises UnsupportedOption on an unknown method, and on one that is asked for by name but not given.
+
+    ValueError where a file that is given isn't there.
+    """
+    for name, path in [*(("--adapter", one) for one in adapters), ("--vocabulary-text", text)]:
+        if path is not None and not path.exists():
+            raise ValueError(f"{name} {path}: there is no such file or directory")
+    for draft in drafts:
+        locate(draft)
     names = tuple(name.strip() for name in methods.split(",") if name.strip())
     for name, flag, values in ((DRAFT_MODEL, "--draft-model", drafts), (ADAPTER, "--adapter", adapters)):
         if name in names and not values:
@@ -153,7 +176,6 @@ def _publish(
     target = target_of(engine, model, given["weights"], given["runner"])
     write_system(outcome.winner.system(target, machine_of(engine), finite(measured(outcome))), output)
     if folder is not None:
-        folder.mkdir(parents=True, exist_ok=True)
         (folder / "report.json").write_text(
             json.dumps(finite(told), indent=1, allow_nan=False) + "\n", encoding="utf-8"
         )
@@ -164,6 +186,13 @@ def _publish(
         show_json(told)
         return
     _show(told, output)
+
+
+def _write_held_out(folder: Path, prompts: Path, engine: Engine, held: Sequence[Sequence[int]], raw: bool) -> None:
+    """What the winner was judged on, as a suite for forerun bench."""
+    chat = not raw and has_chat_template(engine.tokenizer)
+    lines = lines_of(prompts, held, lambda question: encode(question.prompt((), chat), engine.tokenizer))
+    (folder / "held_out.jsonl").write_text("".join(line + "\n" for line in lines), encoding="utf-8")
 
 
 def _show(told: Mapping[str, Any], output: Path) -> None:

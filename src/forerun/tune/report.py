@@ -7,11 +7,13 @@ from typing import Any
 
 from ..bench.figures import Figure
 from .candidates import EXIT, OFF, SKIP, Candidate
-from .run import Outcome
+from .run import NOT_ASKED, Outcome
 from .screening import LENGTHS
+from .sets import Sets
 from .trials import Standings
 
 SELF = (EXIT, SKIP)
+NAMED = 4  # so many names in a sentence
 
 
 def report_of(outcome: Outcome) -> dict[str, Any]:
@@ -51,15 +53,17 @@ def measured(outcome: Outcome) -> dict[str, Any]:
 def summary(outcome: Outcome) -> Iterator[str]:
     """Plain sentences."""
     methods = list(dict.fromkeys(one.way.method for one in outcome.screened))
+    candidates = _count(len(outcome.trials.candidates) - 1, "candidate")
     yield (
-        f"Tried: {len(outcome.screened)} ways to draft ({', '.join(methods)}), screened on {len(outcome.answers)} recorded "
-        f"answers; {len(outcome.trials.candidates) - 1} candidates on the clock beside plain decoding, in "
-        f"{outcome.trials.heats} heats. {outcome.spent / 60:.1f} minutes in all."
+        f"Tried: {_count(len(outcome.screened), 'way')} to draft ({', '.join(methods) or 'none'}), screened on "
+        f"{_count(len(outcome.answers), 'recorded answer')}; {candidates} on the clock beside plain decoding, in "
+        f"{_count(outcome.trials.heats, 'heat')}. {outcome.spent / 60:.1f} minutes in all."
     )
     yield _verdict(outcome)
     if outcome.tried != OFF:
         yield from _bounds(outcome)
     yield from _self_speculation(outcome)
+    yield from _left_out(outcome)
 
 
 def _verdict(outcome: Outcome) -> str:
@@ -125,12 +129,39 @@ def _self_speculation(outcome: Outcome) -> Iterator[str]:
             f"Leaving out a single sublayer loses {damages[least]:.1%} of the tokens at least ({least}), "
             f"{damages[middle]:.1%} in the middle and {damages[most]:.1%} at most ({most})."
         )
-    tried = outcome.sets.best
-    if tried is not None:
-        yield (
-            f"Of the skip sets that were timed, {tried['name']} was the fastest: {tried['skipped']} sublayers left out, "
-            f"{tried['match_rate']:.1%} of the tokens right at {tried['cost']:.2f} of a plain forward."
-        )
+    yield from _best_set(outcome.sets, outcome.target.ms(1))
+
+
+def _best_set(sets: Sets, step_ms: float) -> Iterator[str]:
+    best = sets.best
+    if best is None:
+        return
+    about = (
+        f"{best['name']}: {_count(best['skipped'], 'sublayer')} left out, {best['match_rate']:.1%} of the tokens right at "
+        f"{best['cost']:.2f} of a plain forward"
+    )
+    if best["screened"]:
+        count = sum(one["skipped"] > 0 for one in sets.tried)
+        yield f"Of the skip sets, {count} in all, none promised enough to be timed; the best was {about}."
+        return
+    steps = 1e3 * best["value"] / step_ms
+    yield f"Of the skip sets that were timed, the fastest was {about}. A token took it {steps:.2f} plain steps."
+
+
+def _left_out(outcome: Outcome) -> Iterator[str]:
+    """What could not be tried, by its reason."""
+    by_reason: dict[str, list[str]] = {}
+    for name, reason in outcome.impossible.items():
+        by_reason.setdefault(reason.rstrip("."), []).append(name)
+    if outcome.sets.reason not in ("", NOT_ASKED):
+        by_reason.setdefault(outcome.sets.reason.rstrip("."), []).append("skip sets")
+    for reason, names in by_reason.items():
+        more = f" and {len(names) - NAMED} more" if len(names) > NAMED else ""
+        yield f"Not tried: {', '.join(names[:NAMED])}{more} ({reason})."
+
+
+def _count(number: int, what: str) -> str:
+    return f"{number} {what}{'' if number == 1 else 's'}"
 
 
 def _standing(standings: Standings, one: Candidate) -> dict[str, Any]:

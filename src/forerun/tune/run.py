@@ -41,7 +41,7 @@ from .screening import (
     places_of_read,
     read_answers,
 )
-from .sets import Sets, SetSearch
+from .sets import NO_TIME, Sets, SetSearch
 from .setup import Setup, split
 from .trials import FEWEST_HEATS, Standings, run_trials
 
@@ -52,6 +52,7 @@ MOST_OF_A_METHOD, OTHERS_OF_HYBRIDS = 2, 2
 HOPELESS = 0.85  # predicted speed-ups below are not tried, unless nothing promises more
 FEWEST_TRIED, MOST_TRIED = 2, 9
 FEWEST_JUDGED = 6  # heats on held-out prompts
+NOT_ASKED = "not asked for"
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -166,7 +167,7 @@ class Tuning:
             name = f"{way.name}, {len(screen.answers)} answers"
             read = self._journal.within(until, "way", name, lambda: self._read(way, screen.answers))
             if read is None or "reason" in read:
-                self._impossible[way.name] = "no time was left" if read is None else read["reason"]
+                self._impossible[way.name] = NO_TIME if read is None else read["reason"]
                 return None
             places, step_ms = places_of_read(read, screen.answers), read["step_ms"]
         self._places[way.name] = places, step_ms
@@ -176,14 +177,14 @@ class Tuning:
         try:
             engine = self._engines.of_way(way)
             said = read_answers(engine, answers)
-        except ForerunError as error:
+        except (ForerunError, ValueError) as error:
             return {"reason": str(error)}
         first = answers[0]
         return {**said, "step_ms": self._machine.step_ms(engine, way.name, first.ids[: first.start])}
 
     def _sets(self, screen: Screen) -> Sets:
         if SKIP not in self._setup.chosen.methods:
-            return Sets(reason="not asked for")
+            return Sets(reason=NOT_ASKED)
         read = hashlib.sha256(repr([one.ids for one in screen.answers[:CHUNK]]).encode()).hexdigest()[:16]
         about = {"model": self._engine.identity.as_dict(), "answers": read}
         search = SetSearch(

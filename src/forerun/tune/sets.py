@@ -22,6 +22,7 @@ from .skip_space import SkipSpace, Sublayer, starting_points
 
 ANSWERS, PROMPTS = 4, 2
 BEST = 2
+NO_TIME = "no time was left"
 
 
 @dataclass(frozen=True, slots=True)
@@ -40,9 +41,9 @@ class Sets:
 
     @property
     def best(self) -> Mapping[str, Any] | None:
-        """The best trial that was timed and leaves something out."""
-        timed = [one for one in self.tried if not one["screened"] and one["skipped"]]
-        return min(timed, key=lambda one: float(one["value"]), default=None)
+        """The best trial that leaves something out: of those that were timed, else of those that were not worth it."""
+        some = [one for one in self.tried if one["skipped"]]
+        return min(some, key=lambda one: (one["screened"], float(one["value"])), default=None)
 
 
 @final
@@ -93,6 +94,7 @@ class SetSearch:
             {} if damaged is None else {f"{kind} {layer}": value for (kind, layer), value in damaged.items()},
             tried,
             curve,
+            "" if tried else NO_TIME,
         )
 
     def _plan_cost(self) -> PlanCost:

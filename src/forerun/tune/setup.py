@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 import random
-from collections.abc import Sequence
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Any
 
 from ..engine import Engine
+from ..questions import Question, read_questions
 from .candidates import Chosen
 from .screening import SHORTEST_PROMPT
 
@@ -47,6 +48,19 @@ def split(prompts: Sequence[Sequence[int]], seed: int) -> tuple[list[Sequence[in
     random.Random(seed).shuffle(shuffled)
     held = max(1, round(HELD_OUT * len(shuffled)))
     return shuffled[held:], shuffled[:held]
+
+
+def lines_of(file: Path, wanted: Iterable[Sequence[int]], ids_of: Callable[[Question], Sequence[int]]) -> list[str]:
+    """The lines of a prompts file that ask one of the wanted prompts, for a race on them; equal prompts once."""
+    left = set(map(tuple, wanted))
+    found: list[str] = []
+    lines = [line for line in file.read_text(encoding="utf-8").splitlines() if line.strip()]
+    for line, question in zip(lines, read_questions(file), strict=True):
+        ids = tuple(ids_of(question))
+        if ids in left:
+            left.remove(ids)
+            found.append(line)
+    return found
 
 
 def about_run(setup: Setup, engine: Engine, prompts: Sequence[Sequence[int]]) -> dict[str, Any]:
