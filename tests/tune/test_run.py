@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -9,8 +10,10 @@ from typing import Any
 import pytest
 
 import forerun
-from forerun.testing import save_tiny, tiny_model
-from forerun.tune.candidates import METHODS, OFF, Chosen
+from forerun.models.adapter_file import write_adapter
+from forerun.testing import save_tiny, tiny_adapter, tiny_model, tiny_tokenizer
+from forerun.tune import run as module
+from forerun.tune.candidates import METHODS, OFF, Candidate, Chosen, Way
 from forerun.tune.report import report_of
 from forerun.tune.run import HOPELESS, Outcome
 from forerun.tune.setup import split
@@ -112,6 +115,22 @@ def test_weights_that_a_model_cannot_have_are_told_and_not_tried(on: forerun.Eng
     assert "transformers' own modules" in outcome.impossible["int4"]
 
 
+def test_an_adapter_of_another_model_is_told_and_does_not_end_the_run(tmp_path: Path) -> None:
+    target, other = save_tiny(tmp_path / "target"), tiny_model("llama", seed=1, vocab_size=len(tiny_tokenizer()))
+    write_adapter(tiny_adapter(other, 2, "state"), tmp_path / "adapter")
+
+    outcome = tuned(
+        forerun.load(str(target)),
+        tmp_path,
+        Scripted(),
+        chosen=Chosen(("lookup", "adapter"), (), (str(tmp_path / "adapter"),)),
+    )
+
+    (reason,) = outcome.impossible.values()
+    assert "trained for another model" in reason
+    assert {one.way.method for one in outcome.screened} == {"lookup"}
+
+
 def test_ways_that_promise_too_little_are_not_tried_on_the_clock(on: forerun.Engine, tmp_path: Path) -> None:
     outcome = tuned(on, tmp_path, Scripted(CHEAP))
 
@@ -169,18 +188,29 @@ KILLABLE = Chosen(("exit", "skip"))
 STARTS = 6  # all that a search begins with on four layers: what comes next is drawn
 
 
+def fixed_lengths(ways: Sequence[tuple[Way, int]], count: int) -> list[Candidate]:
+    """Without the rules that read the real clock: with them no run does the same twice."""
+    return [Candidate(way, "fixed", {"k": length}) for way, length in ways][:count]
+
+
 @pytest.fixture(scope="module")
 def undisturbed(on: forerun.Engine, tmp_path_factory: pytest.TempPathFactory) -> tuple[Outcome, Scripted]:
     machine, folder = Scripted(CHEAP), tmp_path_factory.mktemp("whole")
     with pytest.MonkeyPatch.context() as patch:
         patch.setenv("XDG_CACHE_HOME", str(folder / "cache"))
+        patch.setattr(module, "with_rules", fixed_lengths)
         return tuned(on, folder, machine, chosen=KILLABLE, set_trials=STARTS), machine
 
 
 @pytest.mark.parametrize("dies_at", [0, 1, 2, 4, 7, 10, 15, 21, 30, 40])
 def test_a_killed_run_goes_on_and_loses_only_the_measurement_under_way(
-    on: forerun.Engine, undisturbed: tuple[Outcome, Scripted], tmp_path: Path, dies_at: int
+    on: forerun.Engine,
+    undisturbed: tuple[Outcome, Scripted],
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+    dies_at: int,
 ) -> None:
+    monkeypatch.setattr(module, "with_rules", fixed_lengths)
     expected, whole = undisturbed
     first, second = Scripted(CHEAP, dies_at=dies_at), Scripted(CHEAP)
 
