@@ -4,7 +4,7 @@ from typing import Any
 import pytest
 
 from forerun.chance import Seeded
-from forerun.core import ROOT, Context, Draft, Sampling, Step
+from forerun.core import ROOT, Context, Draft, Effort, Sampling, Step
 from forerun.law import PointMass
 
 
@@ -19,6 +19,12 @@ def test_a_draft_is_the_sum_of_its_steps() -> None:
     assert (draft.tokens, draft.parents, draft.laws) == ((4, 5, 6), (ROOT, ROOT, 1), (None, law, None))
     assert len(draft) == 3
     assert len(Draft.of([])) == 0
+
+
+def test_a_drafts_effort_is_the_sum_of_its_steps() -> None:
+    steps = [Step((4,), (ROOT,), (None,), effort=Effort(1, 2, 3)), Step((5,), (0,), (None,), effort=Effort(4, 5, 6))]
+    assert Draft.of(steps).effort == Effort(forwards=5, merged=7, saved=9)
+    assert Draft.of([]).effort == Draft().effort == Effort(0, 0, 0)
 
 
 @pytest.mark.parametrize(("parents", "node"), [((0,), 0), ((-2,), 0), ((ROOT, 1), 1), ((ROOT, 0, 2), 2)])

@@ -10,7 +10,7 @@ from transformers import GenerationConfig
 from forerun.core import Sampling
 from forerun.errors import InvalidLogits
 from forerun.law import Categorical, PointMass
-from forerun.sampling import greedy_tokens, law, processed, warped
+from forerun.sampling import greedy_tokens, law, processed, ranked, warped
 from forerun.testing import tiny_model
 
 VOCABULARY = 97
@@ -205,3 +205,41 @@ def test_equal_scores_at_the_edge_of_top_p_are_kept_as_a_full_sort_keeps_them() 
 
     assert 0 < int(few[:4].sum()) < 4
     assert not few[4:].any()
+
+
+@pytest.mark.parametrize(
+    "options", [{"temperature": 1.3}, {"temperature": 0.7, "top_k": 7}, {"temperature": 1.0, "top_p": 0.5}]
+)
+def test_ranked_tokens_are_the_most_probable_ones_of_the_law(options: dict[str, Any]) -> None:
+    sampling = Sampling(**options, presence_penalty=0.5)
+    for row in rows(ties=False):
+        own, ranking = ranked(row, sampling, 10, PROMPT, 2)
+        expected = law(row, sampling, PROMPT, 2)
+        assert isinstance(own, Categorical)
+        assert isinstance(expected, Categorical)
+        assert torch.equal(own.probs, expected.probs)
+        assert [p for _, p in ranking] == sorted((p for p in expected.probs.tolist() if p), reverse=True)[:10]
+        assert [p for token, p in ranking] == [expected.probability(token) for token, _ in ranking]
+
+
+def test_at_temperature_zero_they_are_ranked_by_the_softmax_of_the_processed_row() -> None:
+    sampling = Sampling(repetition_penalty=1.5)
+    for row in rows(ties=False):
+        own, ranking = ranked(row, sampling, 3, PROMPT)
+        best = processed(row, sampling, PROMPT, 0).softmax(-1).topk(3)
+        assert isinstance(own, PointMass)
+        assert own.token == ranking[0][0]
+        assert ranking == list(zip(best.indices.tolist(), best.values.tolist(), strict=True))
+
+
+def test_tokens_of_probability_zero_are_not_ranked() -> None:
+    row = torch.tensor([1.0, -torch.inf, 0.0])
+    assert [token for token, _ in ranked(row, Sampling(), 9)[1]] == [0, 2]
+    assert [token for token, _ in ranked(row, Sampling(temperature=1.0, top_k=1), 9)[1]] == [0]
+
+
+@pytest.mark.parametrize("temperature", [0.0, 1.0])
+def test_a_row_that_is_no_law_is_not_ranked(temperature: float) -> None:
+    for row in (torch.full((3,), torch.nan), torch.full((3,), -torch.inf)):
+        with pytest.raises(InvalidLogits):
+            ranked(row, Sampling(temperature), 2)

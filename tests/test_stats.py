@@ -6,7 +6,7 @@ from dataclasses import replace
 
 import pytest
 
-from forerun.core import ROOT, Draft, Round, Timing, Verdict
+from forerun.core import ROOT, Draft, Effort, Round, Timing, Verdict
 from forerun.stats import Stats
 
 
@@ -94,3 +94,13 @@ def test_rounds_held_back_and_changes_to_and_from_them_are_counted_within_a_requ
     stats.merge(Stats(rounds(True, False)))
     assert (stats.held_back, stats.switches) == (4, 4)
     assert (stats.as_dict()["held_back"], stats.as_dict()["switches"]) == (4, 4)
+
+
+def test_the_drafters_effort_and_the_rows_verified_are_counted() -> None:
+    graph = Draft((1, 2, 3), (ROOT, ROOT, 0), (None,) * 3, Effort(forwards=2, merged=1, saved=1))
+    stats = Stats([prefill(), turn(graph, 1), turn(chain(), 0), turn(graph, 0)])
+    assert (stats.draft_forwards, stats.merged, stats.rows_saved) == (4, 2, 2)
+    assert stats.rows_verified == 4 + 1 + 4
+    stats.merge(Stats([turn(graph, 0)]))
+    told = stats.as_dict()
+    assert [told[name] for name in ("draft_forwards", "merged", "rows_saved", "rows_verified")] == [6, 3, 3, 13]

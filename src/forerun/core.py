@@ -32,6 +32,20 @@ class Signals:
     top: tuple[float, ...] = ()
 
 
+@dataclass(frozen=True, slots=True)
+class Effort:
+    """What drafting took, counted: the drafter's forwards; of the nodes, those that copy another one (merged); and the
+    rows of the drafter that needn't be computed since a copied node's serve (saved).
+    """
+
+    forwards: int = 0
+    merged: int = 0
+    saved: int = 0
+
+    def __add__(self, other: Effort) -> Effort:
+        return Effort(self.forwards + other.forwards, self.merged + other.merged, self.saved + other.saved)
+
+
 @dataclass(frozen=True, slots=True, eq=False)
 class Step:
     """n nodes that a drafter adds in one go: one for a chain, a level for a tree.
@@ -49,6 +63,7 @@ class Step:
     hidden: Tensor | None = None
     forward_seconds: float = 0.0
     signals: Signals | None = None
+    effort: Effort = Effort()
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -58,6 +73,7 @@ class Draft:
     tokens: tuple[int, ...] = ()
     parents: tuple[int, ...] = ()
     laws: tuple[Law | None, ...] = ()
+    effort: Effort = Effort()
 
     def __post_init__(self) -> None:
         if not len(self.tokens) == len(self.parents) == len(self.laws):
@@ -78,6 +94,7 @@ class Draft:
             tuple(token for step in steps for token in step.tokens),
             tuple(parent for step in steps for parent in step.parents),
             tuple(law for step in steps for law in step.laws),
+            sum((step.effort for step in steps), Effort()),
         )
 
 

@@ -128,6 +128,12 @@ class Engine:
         with self.lent(()) as (_, drafter):
             return Pair(self.identity, drafter.identity)
 
+    @property
+    def lossy(self) -> bool:
+        """Whether the drafter verifies by a rule of its own, so that sampled text doesn't follow the model's law."""
+        with self.lent(()) as (_, drafter):
+            return drafter.rule is not None
+
     def forget(self) -> None:
         """Drop the keys and values kept for later turns, so that the next prompt is computed from its first token."""
         for pool in self._pools:

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any
 
-from .drafters import draft_model, exit_adapter, hybrid, lookup, none, self_draft
+from .drafters import draft_model, exit_adapter, graph, hybrid, lookup, none, self_draft, tree
 from .drafters.base import DRAFTERS, DrafterFactory, Parts
 from .policies import (
     acceptance_head,
@@ -27,7 +27,7 @@ from .policies.base import POLICIES, PolicyFactory
 DEFAULT_DRAFTER, DEFAULT_POLICY = "lookup", "fixed"
 
 REGISTERED = (
-    *(none, draft_model, exit_adapter, lookup, self_draft, hybrid),
+    *(none, draft_model, exit_adapter, lookup, self_draft, hybrid, tree, graph),
     *(
         fixed,
         threshold,

@@ -25,14 +25,22 @@ def law(logits: Tensor, sampling: Sampling, prefix: Sequence[int] = (), prompt_l
 
     prefix is read only if sampling.uses_history. Raises InvalidLogits on NaN and on a row that allows no token.
     """
+    return _law(processed(logits, sampling, prefix, prompt_length), sampling)
+
+
+def ranked(
+    logits: Tensor, sampling: Sampling, n: int, prefix: Sequence[int] = (), prompt_length: int = 0
+) -> tuple[Law, list[tuple[int, float]]]:
+    """The law of a row, and its n most probable tokens with their probabilities, the best first; none of probability 0.
+
+    At temperature 0, where the law is a point mass, they are those of the softmax of the processed row. Raises what law
+    raises.
+    """
     scores = processed(logits, sampling, prefix, prompt_length)
-    best, token = scores.max(-1)
-    _check(float(best))
-    if sampling.temperature == 0:
-        return PointMass(int(token))
-    if float(best) == torch.inf:
-        raise InvalidLogits("a logit is +inf, so the row has no softmax; check the model's dtype, or decode greedily")
-    return Categorical(warped(scores, sampling).softmax(-1))
+    own = _law(scores, sampling)
+    probs = own.probs if isinstance(own, Categorical) else scores.float().softmax(-1)
+    values, tokens = probs.topk(min(n, probs.shape[-1]))
+    return own, [(token, p) for token, p in zip(tokens.tolist(), values.tolist(), strict=True) if p > 0]
 
 
 def greedy_tokens(logits: Tensor) -> list[int]:
@@ -41,6 +49,17 @@ def greedy_tokens(logits: Tensor) -> list[int]:
     for value in best.tolist():
         _check(value)
     return [int(token) for token in tokens.tolist()]
+
+
+def _law(scores: Tensor, sampling: Sampling) -> Law:
+    """The law of processed scores [V]."""
+    best, token = scores.max(-1)
+    _check(float(best))
+    if sampling.temperature == 0:
+        return PointMass(int(token))
+    if float(best) == torch.inf:
+        raise InvalidLogits("a logit is +inf, so the row has no softmax; check the model's dtype, or decode greedily")
+    return Categorical(warped(scores, sampling).softmax(-1))
 
 
 def processed(logits: Tensor, sampling: Sampling, prefix: Sequence[int], prompt_length: int) -> Tensor:

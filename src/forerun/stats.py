@@ -12,7 +12,10 @@ from typing import Any, final
 
 from .core import ROOT, Draft, Round
 
-COUNTS = ("tokens", "rounds", "drafted", "accepted", "held_back", "switches", "_first_tokens")
+COUNTS = (
+    *("tokens", "rounds", "drafted", "accepted", "held_back", "switches"),
+    *("draft_forwards", "merged", "rows_saved", "_first_tokens"),
+)
 SECONDS = (
     "prefill_seconds",
     "draft_seconds",
@@ -29,7 +32,8 @@ class Stats:
     """Counts and times of the rounds seen so far.
 
     held_back: rounds for which the policy asked for no draft; switches: how often a request went over to such rounds or
-    back from them.
+    back from them. draft_forwards, merged and rows_saved add up core.Effort; drafted counts the nodes that were verified,
+    merged ones among them.
     """
 
     def __init__(self, rounds: Iterable[Round] = ()) -> None:
@@ -39,6 +43,9 @@ class Stats:
         self.accepted = 0
         self.held_back = 0
         self.switches = 0
+        self.draft_forwards = 0
+        self.merged = 0
+        self.rows_saved = 0
         self.prefill_seconds = 0.0
         self.draft_seconds = 0.0
         self.draft_forward_seconds = 0.0
@@ -64,6 +71,9 @@ class Stats:
         self.rounds += 1
         self.drafted += len(round.draft)
         self.accepted += len(round.verdict.path)
+        self.draft_forwards += round.draft.effort.forwards
+        self.merged += round.draft.effort.merged
+        self.rows_saved += round.draft.effort.saved
         self.held_back += round.held_back
         self.switches += self._holding is not None and self._holding != round.held_back
         self._holding = round.held_back
@@ -88,6 +98,11 @@ class Stats:
     def decoded(self) -> int:
         """Emitted tokens behind the prefill's own."""
         return self.tokens - self._first_tokens
+
+    @property
+    def rows_verified(self) -> int:
+        """Rows of the target's forwards, the prefill's aside: each round's pending token and its draft."""
+        return self.drafted + self.rounds
 
     @property
     def tokens_per_round(self) -> float:
@@ -123,6 +138,10 @@ class Stats:
             "accepted": self.accepted,
             "held_back": self.held_back,
             "switches": self.switches,
+            "draft_forwards": self.draft_forwards,
+            "merged": self.merged,
+            "rows_saved": self.rows_saved,
+            "rows_verified": self.rows_verified,
             "tokens_per_round": self.tokens_per_round,
             "acceptance": self.acceptance,
             "acceptance_per_position": list(self.acceptance_per_position),

@@ -39,6 +39,16 @@ def test_a_closing_line_on_stderr_tells_what_it_took(forerun: Call, tiny: str) -
     assert "drafted tokens accepted" in ran.said
 
 
+def test_a_method_that_changes_the_law_says_so(forerun: Call, tiny: str) -> None:
+    graph = ("--drafter", "graph", "--of", "self", "--exit-layer", "2")
+    lossy = ("--verification", "stochastic-lossy")
+
+    assert "lossy: sampled text does not follow" in forerun("generate", tiny, "hello", *SHORT, *graph, *lossy).said
+    assert "lossy" not in forerun("generate", tiny, "hello", *SHORT, *graph).said
+    told = [json.loads(forerun("generate", tiny, "a", *SHORT, *graph, *more, "--json").out) for more in (lossy, ())]
+    assert [one["lossy"] for one in told] == [True, False]
+
+
 def test_json_is_one_object_with_the_result(forerun: Call, engine: library.Engine, tiny: str) -> None:
     ran = forerun("generate", tiny, "hello", *SHORT, "--json", "--logprobs", "2")
     told = json.loads(ran.out)
@@ -61,6 +71,8 @@ def test_json_is_one_object_with_the_result(forerun: Call, engine: library.Engin
         ("--drafter", "self", "--skip-attention", "1,2", "--policy", "threshold", "--confidence", "0.1"),
         ("--drafter", "lookup", "--policy", "bounded", "--inner", "heuristic", "--k", "2", "--max-steps", "3"),
         ("--drafter", "hybrid", "--then", "self", "--exit-layer", "3", "--min-ngram", "2", "--k", "4"),
+        ("--drafter", "tree", "--of", "self", "--exit-layer", "3", "--n", "2", "--min-confidence", "0", "--k", "3"),
+        ("--drafter", "graph", "--of", "self", "--exit-layer", "3", "--m", "0", "--leaf", "0", "--budget", "9"),
         ("--drafter", "lookup", "--no-speculate"),
     ],
 )

@@ -32,6 +32,16 @@ VARIANTS: dict[str, list[dict[str, Any]]] = {
         {"then": "self", "exit_layer": 2},
         {"then": "draft_model", "model": "small", "min_ngram": 2},
     ],
+    "tree": [
+        {"of": "self", "exit_layer": 2, "n": 3},
+        {"of": "draft_model", "model": "itself", "n": 2, "min_confidence": 0.0, "budget": 12},
+        {"of": "exit_adapter", "adapter": "state+token 4", "siblings": "chosen"},
+    ],
+    "graph": [
+        {"of": "self", "exit_layer": 2, "m": 0, "leaf": 0.0, "sibling": 0.0, "min_confidence": 0.0},
+        {"of": "draft_model", "model": "itself"},
+        {"of": "exit_adapter", "adapter": "state 2", "m": -1},
+    ],
 }
 POLICY_VARIANTS: dict[str, list[dict[str, Any]]] = {
     "fixed": [{"k": 1}, {"k": 6}],
@@ -107,6 +117,7 @@ def engine(drafter: str, options: dict[str, Any], policy: str, policy_options: d
     given = {"model": models, "adapter": ADAPTERS.__getitem__}
     built = {name: given[name](value) if name in given else value for name, value in options.items()}
     alone = load(target(), drafter=drafter, drafter_options=built)
+    assert not alone.lossy, f"drafter {drafter!r} is lossy with {options}"
     return alone.using(alone.drafter, policy, policy_options={**trained(policy, alone.pair), **policy_options})
 
 
@@ -173,6 +184,11 @@ def test_seeded_sampling_with_chosen_drafts_equals_seeded_plain_decoding(policy:
     drafted = engine("lookup", {}, policy, {}).generate(PROMPTS[2], **sampling)
     assert drafted.ids == plain.ids
     assert drafted.stats.drafted > 0 or policy in REMEMBER
+
+
+def test_a_lossy_method_is_refused_here() -> None:
+    with pytest.raises(AssertionError, match="drafter 'graph' is lossy"):
+        engine("graph", {"of": "self", "verification": "stochastic-lossy"}, "fixed", {})
 
 
 def test_drafting_with_the_target_itself_accepts_everything() -> None:

@@ -10,7 +10,9 @@ from forerun.core import ROOT, Context, Round, Step
 from forerun.drafters.base import Drafter
 from forerun.drafters.draft_model import ModelDraft
 from forerun.drafters.exit_adapter import AheadDraft, ExitDraft
+from forerun.drafters.graph import GraphDraft, Limits
 from forerun.drafters.self_draft import SelfDraft
+from forerun.drafters.tree import Shape, Tree
 from forerun.law import Law
 from forerun.models.plan import FULL
 from forerun.policies.base import LengthPolicy, confidence
@@ -50,8 +52,27 @@ def behind_an_exit(table: Table) -> Callable[[TableSequence], Drafter]:
     return lambda target: ExitDraft(target, Shelf(table), 1)  # type: ignore[arg-type]
 
 
+def branched(
+    inner: Callable[[TableSequence], Drafter], n: int = 2, least: float = 0.0, budget: int = 9, drawn: bool = True
+) -> Callable[[TableSequence], Drafter]:
+    """forerun's own tree of another drafter."""
+    return lambda target: Tree(inner(target), Shape(n, (least,) * budget, drawn))
+
+
+def merged(
+    inner: Callable[[TableSequence], Drafter],
+    m: int = 0,
+    leaf: float = 0.0,
+    budget: int = 9,
+    verification: str = "exact",
+) -> Callable[[TableSequence], Drafter]:
+    """forerun's own graph of another drafter."""
+    limits = Limits(n=2, m=m, sibling=0.0, leaf=leaf, prices=(0.0,) * budget)
+    return lambda target: GraphDraft(inner(target), limits, verification)
+
+
 @final
-class Tree(Drafter):
+class Written(Drafter):
     """Under the last nodes of a level, as many as parents says, the children that `siblings` makes from the law there."""
 
     def __init__(self, table: Table, siblings: Siblings, parents: int) -> None:
@@ -86,7 +107,7 @@ class Tree(Drafter):
 
 
 def tree(table: Table, siblings: Siblings, parents: int = 1) -> Callable[[TableSequence], Drafter]:
-    return lambda target: Tree(table, siblings, parents)
+    return lambda target: Written(table, siblings, parents)
 
 
 def best(law: FractionLaw, rank: int = 0) -> int:

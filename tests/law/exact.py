@@ -171,19 +171,31 @@ class Row:
 
 
 class RowList(list[Row]):
-    """Rows that also take the slice of a smaller vocabulary, and know how many they are."""
+    """Rows that also take a list of numbers and the slice of a smaller vocabulary, and know how many they are."""
 
     @property
     def shape(self) -> tuple[int]:
         return (len(self),)
 
     def __getitem__(self, key: Any) -> Any:
+        if isinstance(key, list):
+            return RowList(self[index] for index in key)
         return self if isinstance(key, tuple) else super().__getitem__(key)
 
 
 def table_law(row: Row, sampling: Sampling, prefix: Sequence[int] = (), prompt_length: int = 0) -> Law:
     """In the place of sampling.law."""
     return row.table.law(row.text, prefix)
+
+
+def table_ranked(
+    row: Row, sampling: Sampling, n: int, prefix: Sequence[int] = (), prompt_length: int = 0
+) -> tuple[Law, list[tuple[int, float]]]:
+    """In the place of sampling.ranked."""
+    law = table_law(row, sampling, prefix)
+    probs = law.probs if isinstance(law, FractionLaw) else FractionLaw(row.table.raw(row.text)).probs
+    best = sorted(range(len(probs)), key=lambda token: (-probs[token], token))
+    return law, [(token, float(probs[token])) for token in best[:n] if probs[token]]
 
 
 class TableSequence:
@@ -311,7 +323,9 @@ def loop(scenario: Scenario, chance: Chance, rounds: int) -> tuple[Context, Leng
     context = Context([PROMPT], chance, scenario.sampling, max_new_tokens=scenario.max_new_tokens, eos=scenario.eos)
     target = TableSequence(scenario.target, scenario.drafts)
     policy = scenario.policy()
-    source: AsyncGenerator[Any] = decode(target, scenario.drafter(target), policy, context)  # type: ignore[arg-type]
+    drafter = scenario.drafter(target)
+    assert drafter.rule is None, f"a {type(drafter).__name__} with a rule of its own is lossy"
+    source: AsyncGenerator[Any] = decode(target, drafter, policy, context)  # type: ignore[arg-type]
     for _ in range(rounds):
         _finished(source.__anext__())
     _finished(source.aclose())

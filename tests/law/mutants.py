@@ -14,6 +14,8 @@ import pytest
 
 from forerun.chance import Chance
 from forerun.core import ROOT, Context, Draft, Step, Verdict
+from forerun.drafters.tree_growth import Child as TreeChild
+from forerun.drafters.tree_growth import Offers, best_first
 from forerun.law import Law
 from forerun.models.request import Rows
 from forerun.verify import RowLaw, verify
@@ -23,6 +25,7 @@ from .exact import FractionLaw, table_law
 
 DECODE = import_module("forerun.decode")
 CHAIN = import_module("forerun.drafters.chain")
+TREE = import_module("forerun.drafters.tree")
 
 
 def _draft_law(rows: Rows) -> FractionLaw:
@@ -146,3 +149,30 @@ def one_number_for_coin_and_token(patch: pytest.MonkeyPatch) -> None:
 
 def everything_accepted(patch: pytest.MonkeyPatch) -> None:
     patch.setattr(Chance, "accept", lambda self, ratio, position, sibling: ratio > 0)
+
+
+Taken = list[tuple[int, TreeChild]]
+
+
+def _growing(patch: pytest.MonkeyPatch, change: Callable[[Taken], Taken]) -> None:
+    """A tree's levels are what forerun takes for them, changed."""
+
+    def changed(offers: Sequence[Offers], nodes: int, prices: Sequence[float]) -> Taken:
+        return change(best_first(offers, nodes, prices))
+
+    patch.setattr(TREE, "best_first", changed)
+
+
+def unlikely_drawn_siblings_pruned(patch: pytest.MonkeyPatch) -> None:
+    _growing(
+        patch,
+        lambda taken: [
+            (index, child)
+            for index, child in taken
+            if child.law is None or child.law.probability(child.token) >= Fraction(2, 5)
+        ],
+    )
+
+
+def drawn_siblings_ranked_by_what_they_are(patch: pytest.MonkeyPatch) -> None:
+    _growing(patch, lambda taken: sorted(taken, key=lambda one: one[1].token, reverse=True))

@@ -45,6 +45,8 @@ OPTIONS: dict[str, dict[str, Any]] = {
     "draft_model": {"model": "first half"},
     "exit_adapter": {"adapter": "untrained"},
     "hybrid": {"then": "self", "exit_layer": 15},
+    "tree": {"of": "draft_model", "model": "first half"},
+    "graph": {"of": "self", "exit_layer": 15, "m": 0},
 }
 
 
@@ -94,7 +96,10 @@ def test_the_prompts_are_as_short_as_promised() -> None:
 
 @pytest.mark.parametrize("drafter", DRAFTERS.names)
 def test_every_drafter_writes_what_transformers_writes(drafter: str, untrained: str) -> None:
-    made = {"first half": first_half() if drafter == "draft_model" else None, "untrained": untrained}
+    made = {
+        "first half": first_half() if "first half" in OPTIONS.get(drafter, {}).values() else None,
+        "untrained": untrained,
+    }
     options = {name: made.get(value, value) for name, value in OPTIONS.get(drafter, {}).items()}
     engine = load("smollm2", dtype="float32", drafter=drafter, drafter_options=options, policy_options={"k": 3})
     results = engine.generate(list(PROMPTS), max_new_tokens=NEW, max_batch=20)

@@ -46,10 +46,12 @@ def generate(
     asked = Question((text,), before).prompt((), chat=not raw and has_chat_template(engine.tokenizer))
     result, seconds = _answer(engine, asked, request, quiet=as_json)
     if as_json:
-        show_json(_described(result, seconds))
+        show_json({**_described(result, seconds), "lossy": engine.lossy})
     else:
         show()
         note(_summary(result, seconds))
+    if engine.lossy:
+        note("lossy: sampled text does not follow the model's own law with this verification")
 
 
 def _answer(engine: Engine, prompt: Any, request: dict[str, Any], quiet: bool) -> tuple[Result, float]:

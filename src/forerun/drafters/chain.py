@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import AsyncGenerator, Sequence
 
-from ..core import Context, Step
+from ..core import Context, Effort, Step
 from ..errors import InvalidLogits
 from ..law import PointMass
 from ..models.request import Rows
@@ -35,4 +35,4 @@ def next_step(rows: Rows, context: Context, drafted: Sequence[int]) -> Step:
     start = len(context.ids)
     token = context.chance.propose(own, start + len(drafted), start)
     drawn_from = None if isinstance(own, PointMass) else own
-    return Step((token,), (len(drafted) - 1,), (drawn_from,), rows.logits, rows.hidden, rows.seconds)
+    return Step((token,), (len(drafted) - 1,), (drawn_from,), rows.logits, rows.hidden, rows.seconds, effort=Effort(1))

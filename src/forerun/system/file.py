@@ -27,7 +27,7 @@ METHOD = ("name", "drafter", "policy")
 WHOLE = (MARK, *METHOD, "target", "tuned_on", "measured")
 TARGET = ("model", "identity", *FORM)
 # options of drafters and policies that name a file; those of MODELS may be a hub's or a bundled name as well
-FILES = ("adapter", "head", "classifier", "plan", "vocabulary_text")
+FILES = ("adapter", "head", "classifier", "plan", "vocabulary_text", "costs")
 MODELS = ("model",)
 EXAMPLE = '{"drafter": {"name": "lookup"}, "policy": {"name": "fixed", "k": 8}}'
 

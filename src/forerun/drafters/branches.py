@@ -1,0 +1,53 @@
+"""What drafters of trees and graphs share: the drafter that they branch, and where a branch stands."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Any
+
+from torch import Tensor
+
+from ..core import ROOT, Context
+from ..errors import InvalidLogits, UnsupportedOption
+from ..law import Law, PointMass
+from ..sampling import ranked
+from .base import DRAFTERS, WITH_LAW, DrafterFactory, Parts
+
+
+@dataclass(frozen=True, slots=True)
+class Branch:
+    """A node of a draft and the tokens that lead to it, its own the last. confidence: how likely they are all accepted.
+
+    row is the number of its row in the branched drafter; ROOT is the pending token's.
+    """
+
+    node: int = ROOT
+    row: int = ROOT
+    path: tuple[int, ...] = ()
+    confidence: float = 1.0
+
+
+def branching(parts: Parts, name: str, of: str, options: Mapping[str, Any]) -> DrafterFactory:
+    """The factory of the drafter that `name` branches. Raises UnsupportedOption where that one has no law to branch from."""
+    make: DrafterFactory = DRAFTERS.check(of, options).build(parts, **options)
+    drafter = make(parts.target.take())
+    drafter.close()
+    if not drafter.branches:
+        raise UnsupportedOption(f"drafter {name!r} can't branch drafter {of!r}, which has no law; {WITH_LAW}")
+    return make
+
+
+def read_row(
+    row: Tensor, path: tuple[int, ...], context: Context, n: int, partial: bool
+) -> tuple[Law | None, list[tuple[int, float]]]:
+    """The law that a row draws from, None where it chooses, and its n best tokens; partial as Drafter has it."""
+    sampling = context.sampling
+    prefix = [*context.ids, *path] if sampling.uses_history else ()
+    try:
+        law, ranking = ranked(row, sampling, n, prefix, context.prompt_length)
+    except InvalidLogits:
+        if partial:
+            return None, []
+        raise
+    return None if isinstance(law, PointMass) else law, ranking

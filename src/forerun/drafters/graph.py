@@ -1,0 +1,186 @@
+"""A graph of drafts: where several continuations come to the same words, the draft model computes what follows once.
+
+Hypotheses are expanded breadth first, the best tokens of each row. A continuation whose last m + 1 tokens stand elsewhere
+in the draft links to that place and shares all that was drafted behind it (graph_nodes). The target needs a position for
+every token, so it gets the graph unrolled to a tree, level by level, each copy at its own depth: merging saves rows of the
+drafter, not of the target. All nodes are chosen, and verified like those of any tree, so merging and pruning leave the
+text as it is.
+
+Source: Gong et al., graph-structured speculative decoding, arXiv 2407.16207.
+"""
+
+from __future__ import annotations
+
+from collections.abc import AsyncGenerator
+from collections.abc import Sequence as Series
+from dataclasses import dataclass
+from typing import Any, final
+
+import torch
+from torch import Tensor
+
+from ..core import ROOT, Context, Effort, Step
+from ..errors import UnsupportedOption
+from ..law import Law
+from ..models.request import Rows
+from ..verify import Rule
+from .base import DRAFTERS, Drafter, DrafterFactory, Parts
+from .branches import branching, read_row
+from .graph_lossy import stochastic
+from .graph_nodes import Graph
+from .tree_growth import Child, Chosen, best_first
+from .tree_prices import node_prices
+
+RULES: dict[str, Rule | None] = {"exact": None, "stochastic-lossy": stochastic}
+
+
+@dataclass(frozen=True, slots=True)
+class Limits:
+    """n tokens of a row at most, none below `sibling` times the best one's probability; none behind one below `leaf`.
+
+    prices as tree_growth.best_first has them; m as Graph has it.
+    """
+
+    n: int
+    m: int
+    sibling: float
+    leaf: float
+    prices: tuple[float, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class _Copy:
+    """A place of a graph's node in the unrolled tree, where it is this node."""
+
+    node: int = ROOT
+    source: int = ROOT
+    confidence: float = 1.0
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class _Known:
+    """What the drafter's row behind a graph's node says: its best tokens, and the law that it draws from."""
+
+    row: int
+    best: dict[int, float]
+    law: Law | None
+    logits: Tensor
+    hidden: Tensor
+
+
+def gathered(rows: Series[Tensor]) -> Tensor:
+    return torch.stack(list(rows))
+
+
+@final
+class GraphDraft(Drafter):
+    """Another drafter, branched and merged."""
+
+    def __init__(self, inner: Drafter, limits: Limits, verification: str = "exact") -> None:
+        self.taps = inner.taps
+        self.identity = inner.identity
+        self.rule = RULES[verification]
+        self._inner = inner
+        self._limits = limits
+
+    async def draft(self, context: Context) -> AsyncGenerator[Step]:
+        rows = await self._inner.begin(context)
+        if rows is None:
+            return
+        graph, known = Graph(context.ids, self._limits.m), {ROOT: self._read(rows, 0, ROOT, (), context)}
+        level, nodes, seconds, effort = [_Copy()], 0, rows.seconds, Effort(forwards=1)
+        while True:
+            offers = [Chosen(list(known[copy.source].best.items()), copy.confidence) for copy in level]
+            taken = best_first(offers, nodes, self._limits.prices)
+            if not taken:
+                return
+            parents = [level[index] for index, _ in taken]
+            children = [child for _, child in taken]
+            placed = [graph.follow(parent.source, child.token) for parent, child in zip(parents, children, strict=True)]
+            effort += Effort(merged=sum(not new for _, new in placed))
+            yield self._step(parents, children, [known[parent.source] for parent in parents], seconds, effort)
+            level = [
+                _Copy(nodes + i, source, child.confidence)
+                for i, ((source, _), parent, child) in enumerate(zip(placed, parents, children, strict=True))
+                if self._goes_on(child, known[parent.source], nodes + len(taken), context)
+            ]
+            nodes += len(taken)
+            asked = list(dict.fromkeys(copy.source for copy in level if copy.source not in known))
+            seconds, effort = 0.0, Effort(forwards=int(bool(asked)), saved=len(level) - len(asked))
+            if not asked:
+                continue
+            tokens = [graph.path(node)[-1] for node in asked]
+            rows = await self._inner.extend(tokens, [known[graph.parent(node)].row for node in asked])
+            if rows is None:
+                return
+            seconds, first = rows.seconds, len(known) - 1
+            for i, node in enumerate(asked):
+                known[node] = self._read(rows, i, first + i, graph.path(node), context)
+
+    def _read(self, rows: Rows, i: int, row: int, path: tuple[int, ...], context: Context) -> _Known:
+        law, ranking = read_row(rows.logits[i], path, context, self._limits.n, self._inner.partial)
+        least = self._limits.sibling * ranking[0][1] if ranking else 0.0
+        best = {token: p for token, p in ranking if p >= least}
+        return _Known(row, best, law, rows.logits[i], rows.hidden[i])
+
+    def _step(
+        self, parents: Series[_Copy], children: Series[Child], behind: Series[_Known], seconds: float, effort: Effort
+    ) -> Step:
+        """A level. behind: the rows that its nodes come from."""
+        exact = self.rule is None
+        return Step(
+            tuple(child.token for child in children),
+            tuple(parent.node for parent in parents),
+            tuple(None if exact else known.law for known in behind),
+            gathered([known.logits for known in behind]),
+            gathered([known.hidden for known in behind]),
+            seconds,
+            effort=effort,
+        )
+
+    def _goes_on(self, child: Child, behind: _Known, nodes: int, context: Context) -> bool:
+        """Whether a node may have children."""
+        prices = self._limits.prices
+        dear = nodes >= len(prices) or child.confidence < prices[nodes]
+        return not dear and behind.best[child.token] >= self._limits.leaf and child.token not in context.eos
+
+    async def read(self, ids: Series[int], given: int) -> Rows:
+        return await self._inner.read(ids, given)
+
+    def close(self) -> None:
+        self._inner.close()
+
+
+@DRAFTERS("graph", source="Gong et al., arXiv 2407.16207")
+def build(
+    parts: Parts,
+    *,
+    of: str,
+    n: int = 4,
+    m: int = 1,
+    sibling: float = 0.3,
+    leaf: float = 0.3,
+    budget: int = 0,
+    min_confidence: float = 0.05,
+    costs: str = "",
+    verification: str = "exact",
+    **options: Any,
+) -> DrafterFactory:
+    """Another drafter with a law (of, with its own options), branched, and merged where m + 1 tokens recur (-1: a tree).
+
+    A node has at most n children, each at least `sibling` as probable as the best; one less probable than leaf has none.
+    budget, min_confidence and costs as for tree. verification: exact, or the paper's stochastic-lossy, which changes what
+    sampled text looks like.
+    """
+    if n < 1:
+        raise ValueError(f"n must be at least 1 child a node, got {n}")
+    if m < -1:
+        raise ValueError(f"m must be at least -1 (-1 never merges), got {m}")
+    for name, value in (("sibling", sibling), ("leaf", leaf)):
+        if not 0 <= value <= 1:
+            raise ValueError(f"{name} must be in [0, 1], got {value}")
+    if verification not in RULES:
+        raise UnsupportedOption(f"verification must be one of {', '.join(RULES)}, got {verification!r}")
+    limits = Limits(n, m, sibling, leaf, node_prices(parts, budget, min_confidence, costs))
+    make = branching(parts, "graph", of, options)
+    return lambda target: GraphDraft(make(target), limits, verification)

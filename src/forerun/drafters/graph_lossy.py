@@ -1,0 +1,36 @@
+"""The stochastic rule of the graph paper's code. Lossy: what it writes does not follow the target's law.
+
+Every child whose coin falls below p(x) / q(x) passes, several of one node too, and the longest path that passes is kept. So
+a token has as many chances as continuations hold it, and a rejection leaves no trace in what is drawn instead. At
+temperature 0 it is exact.
+
+Source: Gong et al., arXiv 2407.16207 (as the authors' code has it).
+"""
+
+from __future__ import annotations
+
+from ..chance import Chance
+from ..core import ROOT, Draft, Verdict
+from ..verify import RowLaw
+
+
+def stochastic(draft: Draft, law_of_row: RowLaw, chance: Chance, start: int) -> Verdict:
+    """In the place of verify.verify, with its arguments; laws of the draft are those that its tokens are weighed by."""
+
+    def longest(node: int, tokens: tuple[int, ...]) -> tuple[int, ...]:
+        best: tuple[int, ...] = ()
+        children = [child for child, parent in enumerate(draft.parents) if parent == node]
+        law = law_of_row(node + 1, tokens) if children else None
+        for child in children:
+            assert law is not None
+            token, weighed = draft.tokens[child], draft.laws[child]
+            ratio = law.probability(token) / (1 if weighed is None else weighed.probability(token))
+            if chance.accept(ratio, start + len(tokens), child):
+                path = (child, *longest(child, (*tokens, token)))
+                best = max(best, path, key=len)
+        return best
+
+    path = longest(ROOT, ())
+    tokens = tuple(draft.tokens[node] for node in path)
+    last = path[-1] if path else ROOT
+    return Verdict(path, (*tokens, chance.draw(law_of_row(last + 1, tokens), start + len(tokens))))

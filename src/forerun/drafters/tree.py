@@ -1,0 +1,138 @@
+"""A tree of drafts: several continuations at once, of which the target follows the one that it would have written.
+
+Any drafter with a law can be branched. Each level is one forward of it, for all nodes that go on. At temperature 0 a node's
+children are its row's best tokens; above, they are drawn without replacement (or chosen too, on request). A cumulative
+confidence decides where the tree is broad and where deep, within a budget of nodes.
+
+Sources: Miao et al., SpecInfer, arXiv 2305.09781; Yang et al., multi-candidate speculative decoding, arXiv 2401.06706 and
+Jeon et al., recursive speculative decoding, arXiv 2402.14160 (siblings without replacement); Li et al., EAGLE-2, arXiv
+2406.16858 (trees by confidence).
+"""
+
+from __future__ import annotations
+
+from collections.abc import AsyncGenerator
+from collections.abc import Sequence as Series
+from dataclasses import dataclass
+from typing import Any, final
+
+from torch import Tensor
+
+from ..core import Context, Effort, Step
+from ..errors import UnsupportedOption
+from ..law import Law
+from ..models.request import Rows
+from .base import DRAFTERS, Drafter, DrafterFactory, Parts
+from .branches import Branch, branching, read_row
+from .tree_growth import Chosen, Drawn, Offers, best_first
+from .tree_prices import node_prices
+
+SIBLINGS = ("drawn", "chosen")
+
+
+@dataclass(frozen=True, slots=True)
+class Shape:
+    """At most n children a node; prices as tree_growth.best_first has them; drawn: children are, above temperature 0."""
+
+    n: int
+    prices: tuple[float, ...]
+    drawn: bool
+
+
+@final
+class Tree(Drafter):
+    """Another drafter, branched."""
+
+    def __init__(self, inner: Drafter, shape: Shape) -> None:
+        self.taps = inner.taps
+        self.identity = inner.identity
+        self._inner = inner
+        self._shape = shape
+
+    async def draft(self, context: Context) -> AsyncGenerator[Step]:
+        level, nodes, known = [Branch()], 0, 0
+        rows = await self._inner.begin(context)
+        while rows is not None:
+            offers = self._offers(rows, level, context)
+            taken = best_first(offers, nodes, self._shape.prices)
+            if not taken:
+                return
+            origins = [index for index, _ in taken]
+            yield Step(
+                tuple(child.token for _, child in taken),
+                tuple(level[index].node for index in origins),
+                tuple(child.law for _, child in taken),
+                rows.logits[origins],
+                rows.hidden[origins],
+                rows.seconds,
+                effort=Effort(forwards=1),
+            )
+            nodes += len(taken)
+            further = [
+                (nodes - len(taken) + i, level[index], child)
+                for i, (index, child) in enumerate(taken)
+                if self._goes_on(child.token, child.confidence, nodes, context)
+            ]
+            if not further:
+                return
+            rows = await self._inner.extend(
+                [child.token for _, _, child in further], [parent.row for _, parent, _ in further]
+            )
+            level = [
+                Branch(node, known + i, (*parent.path, child.token), child.confidence)
+                for i, (node, parent, child) in enumerate(further)
+            ]
+            known += len(level)
+
+    def _offers(self, rows: Rows, level: Series[Branch], context: Context) -> list[Offers]:
+        start, drawn = len(context.ids), 0
+
+        def propose(law: Law) -> int:
+            nonlocal drawn
+            drawn += 1
+            return context.chance.propose(law, start + len(level[0].path), start, drawn - 1)
+
+        def offers(row: Tensor, branch: Branch) -> Offers:
+            law, ranking = read_row(row, branch.path, context, self._shape.n, self._inner.partial)
+            if law is None or not self._shape.drawn:
+                return Chosen(ranking, branch.confidence)
+            return Drawn(law, ranking, branch.confidence, propose)
+
+        return [offers(rows.logits[i], branch) for i, branch in enumerate(level)]
+
+    def _goes_on(self, token: int, confidence: float, nodes: int, context: Context) -> bool:
+        """Whether a node may have children: one that ends the text has none, and no child is worth more than its parent."""
+        prices = self._shape.prices
+        return nodes < len(prices) and confidence >= prices[nodes] and token not in context.eos
+
+    async def read(self, ids: Series[int], given: int) -> Rows:
+        return await self._inner.read(ids, given)
+
+    def close(self) -> None:
+        self._inner.close()
+
+
+@DRAFTERS("tree", source="Miao et al., arXiv 2305.09781; Jeon et al., arXiv 2402.14160; Li et al., arXiv 2406.16858")
+def build(
+    parts: Parts,
+    *,
+    of: str,
+    n: int = 4,
+    budget: int = 0,
+    min_confidence: float = 0.05,
+    siblings: str = "drawn",
+    costs: str = "",
+    **options: Any,
+) -> DrafterFactory:
+    """Another drafter with a law (of, with its own options), branched: a tree of at most n children a node.
+
+    Nodes that are likelier to be accepted come first, down to min_confidence, up to budget nodes (0: as many as can pay by
+    the file costs, or 24). siblings: above temperature 0 they are drawn, without replacement, or chosen.
+    """
+    if n < 1:
+        raise ValueError(f"n must be at least 1 child a node, got {n}")
+    if siblings not in SIBLINGS:
+        raise UnsupportedOption(f"siblings must be one of {', '.join(SIBLINGS)}, got {siblings!r}")
+    shape = Shape(n, node_prices(parts, budget, min_confidence, costs), siblings == "drawn")
+    make = branching(parts, "tree", of, options)
+    return lambda target: Tree(make(target), shape)

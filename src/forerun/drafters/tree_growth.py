@@ -1,0 +1,112 @@
+"""Which children a level of a tree gets: the most confident of all its nodes' children first, while they are worth it.
+
+Chosen children are a row's best tokens; which of them to leave out is free. Drawn children come without replacement, each
+from what is left of the row's law. Whether one is drawn must not depend on what it turns out to be, so what a drawn child
+is worth is told before it is drawn, and whatever was drawn stays.
+"""
+
+from __future__ import annotations
+
+from abc import ABC, abstractmethod
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from heapq import heapify, heappop, heapreplace
+from typing import final
+
+from ..law import Law, PointMass
+
+Ranking = Sequence[tuple[int, float]]
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Child:
+    """A token to follow a node. law: what it was drawn from, None if chosen. confidence: how likely the path up to it is
+    accepted, by the draft's own laws.
+    """
+
+    token: int
+    law: Law | None
+    confidence: float
+
+
+class Offers(ABC):
+    """The children that a node can still get, the most confident first. worth: the next one's confidence, 0 for none."""
+
+    worth: float
+
+    @abstractmethod
+    def take(self) -> Child:
+        """The next child; worth must be above 0."""
+
+
+@final
+class Chosen(Offers):
+    """The best tokens of a row, with their probabilities, under a node of this confidence."""
+
+    def __init__(self, ranking: Ranking, confidence: float) -> None:
+        self._left = list(reversed(ranking))
+        self._confidence = confidence
+        self._weigh()
+
+    def take(self) -> Child:
+        child = Child(self._left.pop()[0], None, self.worth)
+        self._weigh()
+        return child
+
+    def _weigh(self) -> None:
+        self.worth = self._confidence * self._left[-1][1] if self._left else 0.0
+
+
+@final
+class Drawn(Offers):
+    """As many tokens as the ranking has, drawn from the law one after the other, without replacement.
+
+    What is drawn from a law close to the target's is accepted more often than the law's best token is right. So the first
+    one's confidence is half-way between that token's probability and 1, and each further one's the same of what is left of
+    the law, if those before it are rejected.
+    """
+
+    def __init__(self, law: Law, ranking: Ranking, confidence: float, propose: Callable[[Law], int]) -> None:
+        self._law = law
+        self._propose = propose
+        self._reached = confidence
+        self._ranking = list(ranking)
+        self._left = len(self._ranking)
+        self._mass = 1.0
+        self._weigh()
+
+    def take(self) -> Child:
+        token = self._propose(self._law)
+        child = Child(token, self._law, self.worth)
+        self._mass -= self._mass * float(self._law.probability(token))
+        self._law = self._law.minus(PointMass(token))
+        self._ranking = [(other, p) for other, p in self._ranking if other != token]
+        self._reached -= self.worth
+        self._left -= 1
+        self._weigh()
+        return child
+
+    def _weigh(self) -> None:
+        if not self._left or not self._ranking:
+            self.worth = 0.0
+            return
+        best = float(self._ranking[0][1])
+        self.worth = self._reached * (1 + best / max(self._mass, best)) / 2
+
+
+def best_first(offers: Sequence[Offers], nodes: int, prices: Sequence[float]) -> list[tuple[int, Child]]:
+    """Children with the index of the offers that they are from, in the order in which they were taken.
+
+    nodes: how many the draft has. The i-th node of a draft is taken if it is worth prices[i]; there is no further one.
+    """
+    waiting = [(-one.worth, index) for index, one in enumerate(offers) if one.worth > 0]
+    heapify(waiting)
+    taken: list[tuple[int, Child]] = []
+    while waiting and nodes + len(taken) < len(prices) and -waiting[0][0] >= prices[nodes + len(taken)]:
+        index = waiting[0][1]
+        taken.append((index, offers[index].take()))
+        if offers[index].worth > 0:
+            heapreplace(waiting, (-offers[index].worth, index))
+        else:
+            heappop(waiting)
+    return taken
