@@ -85,7 +85,7 @@ exit-adapter: $(READY) $(PEERS)/.ready
 		$(ANSWERS) $(RUNS)/wide-$$i.jsonl -o $(RUNS)/wide-answers-$$i.jsonl --max-prompt 512 \
 			--states $(RUNS)/wide-states-$$i --layers 30 || exit 1; \
 	done
-	$(ADAPTER) $(WIDE) --exit-layer 30 --epochs 5 -o $(RUNS)/adapter-30
+	$(ADAPTER) $(WIDE) --exit-layer 30 --epochs 3 -o $(RUNS)/adapter-30
 	$(ADAPTER) --exit-layer 15 --inputs state --epochs 3 -o $(RUNS)/adapter-15
 	$(ADAPTER) --exit-layer 10 --inputs state --epochs 3 -o $(RUNS)/adapter-10
 	$(BIN)/python benchmarks/adapters/sweep.py benchmarks/adapters/sweep.json $(SUITE) \

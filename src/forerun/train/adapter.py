@@ -36,8 +36,8 @@ class AdapterRecipe:
     epochs: int = 3
     passes: int = 2
     fade: float = 0.7
-    rows: int = 4096
-    learning_rate: float = 6e-4
+    rows: int = 512
+    learning_rate: float = 1.5e-3
     warmup: int = 50
     weight_decay: float = 0.01
     vocabulary: int = 8192
