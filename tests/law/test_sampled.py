@@ -1,5 +1,6 @@
 """Real tensors, real models: seeded text, and the law of many texts."""
 
+from collections.abc import Callable
 from itertools import product
 from typing import Any
 
@@ -10,7 +11,9 @@ import forerun
 from forerun.chance import Seeded
 from forerun.core import Context, Round, Sampling
 from forerun.decode import decode
+from forerun.drafters.base import Drafter
 from forerun.drafters.self_draft import SelfDraft
+from forerun.drafters.tree import Shape, Tree
 from forerun.drive import Batch
 from forerun.law import Categorical
 from forerun.models.plan import LayerPlan
@@ -18,6 +21,8 @@ from forerun.models.runner import HFRunner
 from forerun.models.sequence import Sequence
 from forerun.policies.fixed import Fixed
 from forerun.testing import tiny_model
+
+from . import mutants
 
 PROMPT = [1, 2, 1]
 WARM: list[dict[str, Any]] = [
@@ -40,15 +45,22 @@ def test_seeded_text_with_chosen_drafts_is_seeded_plain_text(sampling: dict[str,
         assert answer.stats.rounds < len(answer.ids)
 
 
-def written(model: Any, texts: int, length: int) -> torch.Tensor:
-    """The first tokens of so many texts, drafts drawn behind half of the layers and verified."""
+def branched(inner: Drafter) -> Drafter:
+    """A tree of two levels, with siblings drawn without replacement."""
+    return Tree(inner, Shape(n=2, prices=(0.0,) * 6, drawn=True))
+
+
+def written(
+    model: Any, texts: int, length: int, around: Callable[[Drafter], Drafter] = lambda own: own
+) -> torch.Tensor:
+    """The first tokens of so many texts, drafts drawn behind half of the layers and verified, 250 texts a batch."""
     runner, kept = HFRunner(model), []
     for first in range(0, texts, 250):
         batch: Batch[int, Round] = Batch()
         contexts = [Context([*PROMPT], Seeded(seed), Sampling(1.0), length + 2) for seed in range(first, first + 250)]
         for number, context in enumerate(contexts):
             target = Sequence(runner, capacity=16)
-            drafter = SelfDraft(target, LayerPlan.early_exit(1, runner.num_layers))
+            drafter = around(SelfDraft(target, LayerPlan.early_exit(1, runner.num_layers)))
             batch.add(number, decode(target, drafter, Fixed(2), context))
         for event in batch.run():
             if event.error is not None:
@@ -83,12 +95,19 @@ def p_value(tokens: torch.Tensor, law: torch.Tensor) -> float:
     return float(torch.special.gammaincc(torch.tensor((len(counts) - 1) / 2).double(), statistic / 2))
 
 
-def test_many_texts_of_a_real_model_follow_its_law() -> None:
+@pytest.mark.parametrize("around", [lambda own: own, branched], ids=["chain", "tree"])
+def test_many_texts_of_a_real_model_follow_its_law(around: Callable[[Drafter], Drafter]) -> None:
     """Chi-square of the first three tokens, 27 cells, 3,000 texts, level 1e-4."""
     model = tiny_model("llama", seed=0, vocab_size=3, bos_token_id=None)
     law = joint(model, 3)
     assert float(law.sum()) == pytest.approx(1)
-    assert p_value(written(model, 3000, 3), law) > 1e-4
+    assert p_value(written(model, 3000, 3, around), law) > 1e-4
+
+
+def test_the_chi_square_finds_siblings_that_are_pruned_for_what_they_are(monkeypatch: pytest.MonkeyPatch) -> None:
+    model = tiny_model("llama", seed=0, vocab_size=3, bos_token_id=None)
+    mutants.unlikely_drawn_siblings_pruned(monkeypatch)
+    assert p_value(written(model, 1000, 3, branched), joint(model, 3)) < 1e-4
 
 
 def test_the_chi_square_finds_a_residual_that_is_none(monkeypatch: pytest.MonkeyPatch) -> None:
