@@ -9,6 +9,7 @@ from forerun import load
 from forerun.chance import Seeded
 from forerun.core import ROOT, Context, Step
 from forerun.drafters.base import DRAFTERS, Drafter, Parts
+from forerun.drafters.graph_lossy import stochastic
 from forerun.drafters.hybrid import Hybrid
 from forerun.drive import drive
 from forerun.errors import UnsupportedOption
@@ -101,6 +102,13 @@ def test_the_layers_that_either_reads_are_tapped() -> None:
     assert Hybrid(first, then).taps == {2, 4}
 
 
+def test_it_is_lossy_where_the_other_one_is() -> None:
+    first, then = Scripted(4), Scripted(6)
+    assert Hybrid(first, then).rule is None
+    then.rule = stochastic
+    assert Hybrid(first, then).rule is stochastic
+
+
 def test_closing_it_closes_both() -> None:
     first, then = Scripted(4), Scripted(6)
     Hybrid(first, then).close()
@@ -147,7 +155,15 @@ def test_an_option_that_both_have_is_refused(parts: Parts, monkeypatch: pytest.M
         built(parts, then="similar", min_ngram=2)
 
 
-@pytest.mark.parametrize("options", [{"then": "self", "exit_layer": 3}, {"then": "draft_model", "model": "small"}])
+@pytest.mark.parametrize(
+    "options",
+    [
+        {"then": "self", "exit_layer": 3},
+        {"then": "draft_model", "model": "small"},
+        {"then": "tree", "of": "self", "exit_layer": 3, "min_confidence": 0.0},
+        {"then": "graph", "of": "draft_model", "model": "small", "m": 0, "leaf": 0.0},
+    ],
+)
 def test_rounds_that_the_other_one_sat_out_do_not_confuse_it(options: dict[str, Any]) -> None:
     model, small = tiny_model("llama"), tiny_model("llama", seed=7, num_hidden_layers=1)
     given = {name: small if value == "small" else value for name, value in options.items()}

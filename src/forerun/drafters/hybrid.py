@@ -26,6 +26,7 @@ class Hybrid(Drafter):
     def __init__(self, first: Drafter, then: Drafter) -> None:
         self.taps = first.taps | then.taps
         self.identity = then.identity
+        self.rule = then.rule
         self._drafters = first, then
 
     async def draft(self, context: Context) -> AsyncGenerator[Step]:
