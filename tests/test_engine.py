@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 from functools import cache
+from importlib import import_module
+from pathlib import Path
 from typing import Any
 
 import pytest
@@ -12,7 +14,7 @@ from forerun import Engine, Result, UnsupportedOption, load
 from forerun.drafters.lookup import Lookup
 from forerun.models.request import Request
 from forerun.policies.fixed import Fixed
-from forerun.testing import tiny_model, tiny_tokenizer
+from forerun.testing import save_tiny, tiny_model, tiny_tokenizer
 
 PROMPT = "to be or not to be, to be or"
 TOKENIZER = tiny_tokenizer()
@@ -304,6 +306,21 @@ def test_stop_strings_without_a_tokenizer_are_refused() -> None:
 def test_bad_methods_are_refused_at_load(given: dict[str, Any], message: str) -> None:
     with pytest.raises(ValueError, match=message):
         load(model(), TOKENIZER, **given)
+
+
+def test_a_draft_model_that_several_methods_name_is_opened_once(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    path, opened = save_tiny(tmp_path / "small", num_hidden_layers=1), []
+    module = import_module("forerun.engine")
+    real = module.open_model
+    monkeypatch.setattr(module, "open_model", lambda other, **more: opened.append(other) or real(other, **more))
+    plain = load(model(), TOKENIZER)
+    one = plain.using("draft_model", drafter_options={"model": path})
+    other = plain.using("tree", drafter_options={"of": "draft_model", "model": str(path)})
+    assert opened == [model(), path]
+    expected = plain.generate(PROMPT, max_new_tokens=12).ids
+    assert one.generate(PROMPT, max_new_tokens=12).ids == other.generate(PROMPT, max_new_tokens=12).ids == expected
 
 
 def test_a_draft_model_with_another_tokenizer_is_refused() -> None:

@@ -221,10 +221,17 @@ def load(
     pools: list[Pool] = []
     place: dict[str, Any] = {"dtype": dtype, "device": device, "trust_remote_code": trust_remote_code}
 
+    kept: dict[str, tuple[Pool, dict[str, int] | None]] = {}  # draft models by name: methods to compare share one
+
     def opened(other: Any) -> tuple[Pool, dict[str, int] | None]:
-        form = {"weights": weights, "runner": runner} if isinstance(other, str | Path) else {}
-        draft = open_model(other, **{**place, **form})
-        return open_pool(draft.runner, draft.identity), draft.vocabulary
+        named = isinstance(other, str | Path)
+        if named and str(other) in kept:
+            return kept[str(other)]
+        draft = open_model(other, **{**place, **({"weights": weights, "runner": runner} if named else {})})
+        found = open_pool(draft.runner, draft.identity), draft.vocabulary
+        if named:
+            kept[str(other)] = found
+        return found
 
     def open_pool(draft: Runner, identity: Identity | None = None) -> Pool:
         pools.append(Pool(draft, drafting=True, identity=identity))
