@@ -34,6 +34,7 @@ def test_an_engine_is_opened_as_the_flags_say(
     seen: dict[str, Any] = {}
     monkeypatch.setattr(module, "load", lambda model, **options: seen.update(options, model=model))
     monkeypatch.setattr(module, "pad", lambda opened: False)
+    monkeypatch.setattr(module, "tell_cost", lambda opened: None)
     method = Method("self", "fixed", {"exit_layer": 2}, {"k": 3})
     open_engine("tiny", method, {"dtype": "float32", "weights": "int8", "seed": 3})
 
@@ -60,6 +61,7 @@ def test_a_calibration_pads_the_engine_and_one_is_told(
 
     assert engine.runner.padding(1) == 2
     assert "forwards are padded, as the calibration advises" in capsys.readouterr().err
+    assert engine.runner.cost == cost.padded()
 
 
 def test_plain_decoding_drafts_nothing() -> None:

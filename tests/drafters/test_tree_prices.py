@@ -8,9 +8,10 @@ from typing import Any
 
 import pytest
 
+from forerun import load
 from forerun.cost import Cost, Costs, Point
 from forerun.drafters.base import Parts
-from forerun.drafters.tree_prices import BUDGET, node_prices, read_costs, row_prices
+from forerun.drafters.tree_prices import BUDGET, Pricing, pricing, read_costs, row_prices
 from forerun.errors import UnsupportedOption
 from forerun.models.identity import Identity
 from forerun.models.pool import Pool
@@ -24,6 +25,10 @@ CAPACITY = 256
 def parts() -> Parts:
     identity = Identity("llama", 4, 32, 97, "0" * 16)
     return Parts(Pool(HFRunner(tiny_model("llama"), "tiny")), identity, None, lambda name: pytest.fail(name))
+
+
+def node_prices(parts: Parts, budget: int, least: float, costs: str) -> tuple[float, ...]:
+    return pricing(parts, budget, least, costs).prices(None)
 
 
 def curve(**ms: float) -> Cost:
@@ -119,3 +124,22 @@ def test_numbers_out_of_range_are_refused(parts: Parts, budget: int, least: floa
 def test_a_small_context_holds_a_small_tree(parts: Parts) -> None:
     small = Pool(HFRunner(tiny_model("llama", max_position_embeddings=9)))
     assert len(node_prices(Parts(small, parts.identity, None, parts.load), 0, 0.0, "")) == 8
+
+
+def test_costs_that_the_machine_is_known_to_have_serve_where_no_file_is_given(parts: Parts, kept: Any) -> None:
+    measured, given = curve(rows1=10, rows4=16, rows8=60), curve(rows1=10, rows16=12)
+    assert pricing(parts, 0, 0.0, "").prices(measured) == pytest.approx((0.2,) * 3)
+    assert len(pricing(parts, 0, 0.0, kept(given)).prices(measured)) == 15
+    assert Pricing(0, 0.1, 4).prices(None) == (0.1,) * 4
+
+
+@pytest.mark.parametrize("drafter", ["tree", "graph"])
+def test_a_drafter_asks_what_the_machine_costs_for_each_request(drafter: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Two rows cost as much as one and a third one too much, so one node is drafted a round."""
+    options = {"of": "self", "n": 3, "min_confidence": 0.0}
+    engine = load(tiny_model("llama"), drafter=drafter, drafter_options=options)
+    many = engine.generate([5, 6, 7], max_new_tokens=8).stats
+    monkeypatch.setattr(engine.runner, "cost", curve(rows1=10, rows2=10, rows3=30))
+    one = engine.generate([5, 6, 7], max_new_tokens=8).stats
+    assert many.drafted > 2 * many.rounds
+    assert one.drafted <= one.rounds

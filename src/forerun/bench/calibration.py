@@ -86,10 +86,21 @@ def pad(opened: Opened) -> bool:
     runner = opened.engine.runner
     if not isinstance(runner, HFRunner):
         return False
-    cost = _read(_file(_about(opened))).get(_subject(opened, opened.engine.name).key)
+    cost = _kept_cost(opened)
     gains = cost is not None and any(cost.best_rows(rows) != rows for rows in cost.rows)
     runner.padding = cost.best_rows if cost is not None and gains else None
     return gains
+
+
+def tell_cost(opened: Opened) -> None:
+    """Let drafters know what the model's forwards cost, as they run, where a kept calibration of it alone says so."""
+    runner, cost = opened.engine.runner, _kept_cost(opened)
+    padded = isinstance(runner, HFRunner) and runner.padding is not None
+    runner.cost = cost.padded() if cost is not None and padded else cost
+
+
+def _kept_cost(opened: Opened) -> Cost | None:
+    return _read(_file(_about(opened))).get(_subject(opened, opened.engine.name).key)
 
 
 def _about(target: Opened, draft: Opened | None = None) -> dict[str, Any]:

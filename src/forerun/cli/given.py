@@ -10,7 +10,7 @@ from typing import Annotated, Any
 
 import typer
 
-from ..bench.calibration import Opened, pad
+from ..bench.calibration import Opened, pad, tell_cost
 from ..conditions import conditions
 from ..engine import Engine, load
 from .flags import flag
@@ -42,7 +42,10 @@ PLAIN = Method("none", "fixed", {}, {})
 
 
 def open_engine(model: str, method: Method, given: Mapping[str, Any]) -> Engine:
-    """The engine of a method on a model, opened as the flags among `given` say, padded where a calibration advises it."""
+    """The engine of a method on a model, opened as the flags among `given` say.
+
+    A kept calibration pads its forwards where it advises that, and tells the drafters what they cost.
+    """
     note(f"loading {model}")
     engine = load(
         model,
@@ -52,8 +55,10 @@ def open_engine(model: str, method: Method, given: Mapping[str, Any]) -> Engine:
         policy_options=method.policy_options,
         **{one.name: given.get(one.name, one.default) for one in OPENING},
     )
-    if pad(Opened(model, engine, given.get("weights", ""))):
+    opened = Opened(model, engine, given.get("weights", ""))
+    if pad(opened):
         note("forwards are padded, as the calibration advises")
+    tell_cost(opened)
     return engine
 
 

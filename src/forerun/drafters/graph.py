@@ -23,13 +23,14 @@ from ..core import ROOT, Context, Effort, Step
 from ..errors import UnsupportedOption
 from ..law import Law
 from ..models.request import Rows
+from ..models.sequence import Sequence
 from ..verify import Rule
 from .base import DRAFTERS, Drafter, DrafterFactory, Parts
 from .branches import branching, read_row
 from .graph_lossy import stochastic
 from .graph_nodes import Graph
 from .tree_growth import Child, Chosen, best_first
-from .tree_prices import node_prices
+from .tree_prices import pricing
 
 RULES: dict[str, Rule | None] = {"exact": None, "stochastic-lossy": stochastic}
 
@@ -181,6 +182,11 @@ def build(
             raise ValueError(f"{name} must be in [0, 1], got {value}")
     if verification not in RULES:
         raise UnsupportedOption(f"verification must be one of {', '.join(RULES)}, got {verification!r}")
-    limits = Limits(n, m, sibling, leaf, node_prices(parts, budget, min_confidence, costs))
+    sized = pricing(parts, budget, min_confidence, costs)
     make = branching(parts, "graph", of, options)
-    return lambda target: GraphDraft(make(target), limits, verification)
+
+    def drafter(target: Sequence) -> Drafter:
+        limits = Limits(n, m, sibling, leaf, sized.prices(target.runner.cost))
+        return GraphDraft(make(target), limits, verification)
+
+    return drafter

@@ -25,7 +25,7 @@ from ..models.request import Rows
 from .base import DRAFTERS, Drafter, DrafterFactory, Parts
 from .branches import Branch, branching, read_row
 from .tree_growth import Chosen, Drawn, Offers, best_first
-from .tree_prices import node_prices
+from .tree_prices import pricing
 
 SIBLINGS = ("drawn", "chosen")
 
@@ -127,12 +127,13 @@ def build(
     """Another drafter with a law (of, with its own options), branched: a tree of at most n children a node.
 
     Nodes that are likelier to be accepted come first, down to min_confidence, up to budget nodes (0: as many as can pay by
-    the file costs, or 24). siblings: above temperature 0 they are drawn, without replacement, or chosen.
+    the measured costs, those in the file `costs` or those kept for the machine; 24 where there are none). siblings: above
+    temperature 0 they are drawn, without replacement, or chosen.
     """
     if n < 1:
         raise ValueError(f"n must be at least 1 child a node, got {n}")
     if siblings not in SIBLINGS:
         raise UnsupportedOption(f"siblings must be one of {', '.join(SIBLINGS)}, got {siblings!r}")
-    shape = Shape(n, node_prices(parts, budget, min_confidence, costs), siblings == "drawn")
+    sized = pricing(parts, budget, min_confidence, costs)
     make = branching(parts, "tree", of, options)
-    return lambda target: Tree(make(target), shape)
+    return lambda target: Tree(make(target), Shape(n, sized.prices(target.runner.cost), siblings == "drawn"))

@@ -10,6 +10,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Sequence
+from dataclasses import dataclass
 from itertools import pairwise
 from pathlib import Path
 
@@ -20,11 +21,29 @@ from .base import Parts
 BUDGET = 24  # where no curve says better
 
 
-def node_prices(parts: Parts, budget: int, min_confidence: float, costs: str) -> tuple[float, ...]:
-    """The price of each node that a draft may have, never falling. costs: a file of measured costs, "" for none.
+@dataclass(frozen=True, slots=True)
+class Pricing:
+    """At most `budget` nodes, 0 for as many as can pay, `room` where no costs are known; none worth less than `least`."""
 
-    budget 0 takes as many as the costs say can pay, or BUDGET. Raises ValueError on numbers out of range and on a budget
-    that the target's context can't hold, UnsupportedOption on a file that holds no costs.
+    budget: int
+    least: float
+    room: int
+    given: Cost | None = None
+
+    def prices(self, measured: Cost | None) -> tuple[float, ...]:
+        """The price of each node that a draft may have, never falling; measured: the curve where none was given."""
+        target = self.given or measured
+        if target is None:
+            return (self.least,) * (self.budget or self.room)
+        most = self.budget or max(target.rows[-1] - 1, 1)
+        paying = [price for price in row_prices(target, most) if self.budget or price < 1]
+        return tuple(max(price, self.least) for price in paying)
+
+
+def pricing(parts: Parts, budget: int, min_confidence: float, costs: str) -> Pricing:
+    """Raises ValueError on numbers out of range and on a budget that the target's context can't hold.
+
+    costs: a file of measured costs, "" for none. Raises UnsupportedOption on a file that holds none.
     """
     if not 0 <= min_confidence <= 1:
         raise ValueError(f"min_confidence must be in [0, 1], got {min_confidence}")
@@ -36,13 +55,8 @@ def node_prices(parts: Parts, budget: int, min_confidence: float, costs: str) ->
         raise ValueError(
             f"budget must be at most {capacity - 1} nodes, for the cache of {name} holds {capacity} tokens, got {budget}"
         )
-    if not costs:
-        room = BUDGET if capacity is None else min(BUDGET, capacity - 1)
-        return (min_confidence,) * (budget or room)
-    target = read_costs(costs)
-    most = budget or max(target.rows[-1] - 1, 1)
-    paying = [price for price in row_prices(target, most) if budget or price < 1]
-    return tuple(max(price, min_confidence) for price in paying)
+    room = BUDGET if capacity is None else min(BUDGET, capacity - 1)
+    return Pricing(budget, min_confidence, room, read_costs(costs) if costs else None)
 
 
 def read_costs(file: str) -> Cost:

@@ -12,6 +12,7 @@ import torch.nn.functional as F
 from torch import Tensor
 from transformers import PreTrainedConfig
 
+from ..cost import Cost
 from ..errors import UnsupportedModel, UnsupportedOption
 from .attention import NAME
 from .checks import max_length_of
@@ -25,8 +26,12 @@ LEAN = "carving needs the lean runner: load a Llama-shaped model by name or path
 
 
 class Runner(ABC):
-    """A model that answers requests. All requests of one call share a plan and their taps."""
+    """A model that answers requests. All requests of one call share a plan and their taps.
 
+    cost: what its whole forwards cost, where that was measured and somebody said so.
+    """
+
+    cost: Cost | None = None
     num_layers: int
     vocab_size: int
     max_length: int | None
