@@ -23,6 +23,7 @@ from rich.console import Console
 from rich.table import Table
 
 from forerun import Engine, load
+from forerun.bench.calibration import Opened, tell_cost
 from forerun.bench.suite import fingerprint, read_suite
 from forerun.conditions import conditions
 from forerun.stats import Stats
@@ -111,6 +112,7 @@ def main(given: argparse.Namespace) -> None:
     names = ("model", "adapter", "exit_layer", "vocabulary")
     inner = {name: getattr(given, name) for name in names if getattr(given, name) is not None}
     plain = load(given.target, dtype=given.dtype, weights=given.weights)
+    tell_cost(Opened(given.target, plain, given.weights))
     items = read_suite(Path(given.suite), given.per_category)[: given.prompts]
     prompts = [item.question.prompt((), chat=True) for item in items]
     everything = settings(given.of, inner, given.budget)[:: given.every]
@@ -139,7 +141,9 @@ if __name__ == "__main__":
     flags.add_argument("--weights", default="")
     for name in ("--exit-layer", "--vocabulary", "--per-category", "--prompts"):
         flags.add_argument(name, type=int)
-    flags.add_argument("--budget", type=int, default=24)
+    flags.add_argument(
+        "--budget", type=int, default=0, help="nodes a round; 0: as many as the kept calibration says pay"
+    )
     flags.add_argument("--new", type=int, default=64)
     flags.add_argument("--every", type=int, default=1, help="scan only every n-th setting")
     main(flags.parse_args())
