@@ -1,3 +1,4 @@
+from itertools import pairwise
 from math import inf
 from random import Random
 from typing import Any
@@ -6,11 +7,11 @@ import pytest
 
 from forerun.cost import Cost, Point
 from forerun.policies import fixed
-from forerun.policies.cost import build, pays, with_pace
+from forerun.policies.cost import SHARE, build, with_pace, worth
 from forerun.policies.pace import given
 
 from .rounds import chain, copied, recorded, round_of
-from .worlds import World, rounds, speed, steady, varied
+from .worlds import World, best_fixed, blind, mixed, rounds, speed, steady, varied
 
 
 @pytest.mark.parametrize("seed", range(20))
@@ -24,14 +25,14 @@ def test_with_constant_costs_it_is_the_theorem_of_specdecpp(seed: int) -> None:
     threshold = (c2 + constant) / (c1 + c2 + constant)
     for survives in (n / 50 for n in range(51)):
         if abs(1 - survives - threshold) > 1e-9:
-            goes_on = pays(survives, [acceptance] * 20, price, step, lambda rows: verification, length=3)
+            goes_on = worth(survives, [acceptance] * 20, price, step, lambda rows: verification, length=3) > 0
             assert goes_on == (1 - survives < threshold)
 
 
 def test_plain_decodings_price_gives_the_theorems_threshold_without_a_constant() -> None:
     """1 - t_d / t_t = 0.75."""
-    assert pays(0.26, [1.0], 1 / 4.0, 1.0, lambda rows: 4.0, length=1)
-    assert not pays(0.24, [1.0], 1 / 4.0, 1.0, lambda rows: 4.0, length=1)
+    assert worth(0.26, [1.0], 1 / 4.0, 1.0, lambda rows: 4.0, length=1) > 0
+    assert worth(0.24, [1.0], 1 / 4.0, 1.0, lambda rows: 4.0, length=1) < 0
 
 
 def test_it_looks_beyond_a_step_in_the_cost_curve() -> None:
@@ -40,44 +41,75 @@ def test_it_looks_beyond_a_step_in_the_cost_curve() -> None:
     def verify(rows: int) -> float:
         return 1.0 if rows == 1 else 2.0
 
-    assert not pays(1.0, [0.9], 1.0, 0.01, verify, length=0)
-    assert pays(1.0, [0.9] * 6, 1.0, 0.01, verify, length=0)
+    assert worth(1.0, [0.9], 1.0, 0.01, verify, length=0) < 0
+    assert worth(1.0, [0.9] * 6, 1.0, 0.01, verify, length=0) > 0
 
 
 def test_nothing_ahead_pays_nothing() -> None:
-    assert not pays(1.0, [], 1.0, 0.0, lambda rows: 1.0, length=0)
+    assert worth(1.0, [], 1.0, 0.0, lambda rows: 1.0, length=0) == -inf
 
 
-@pytest.mark.parametrize(("acceptance", "ratio", "slope"), [(0.6, 0.05, 0.02), (0.8, 0.1, 0.0), (0.9, 0.3, 0.05)])
-def test_a_steady_world_is_drafted_at_its_best_fixed_length(acceptance: float, ratio: float, slope: float) -> None:
-    world = World(steady(acceptance, 40, 100), ratio, lambda rows: 1 + slope * (rows - 1))
+def test_worth_is_the_best_of_all_plans_as_computed_by_hand() -> None:
+    """Two tokens: 0.5 (0.8 + 0.64) - 2 (2 x 0.1) = 0.32; one: 0.4 - 0.2; three, of which the last is hopeless: 0.12."""
+    assert worth(0.5, [0.8, 0.8, 0.0], 2.0, 0.1, lambda rows: 1.0, length=2) == pytest.approx(0.32)
+
+
+COSTS = (0.05, 0.1, 0.2, 0.3)
+# what drafts are like, and what at least is gained over the best fixed length: confidences that tell are worth something
+LONG_WORLDS = {
+    **{f"steady {a}": (steady(a, 40, 100, seed=1), 0.98) for a in (0.05, 0.2, 0.5)},
+    **{f"blind {a}": (blind(a, 40, 100, seed=2), 0.98) for a in (0.05, 0.2, 0.5)},
+    **{f"varied {a}": (varied(a, 40, 100, seed=3), at_least) for a, at_least in ((0.1, 0.99), (0.5, 1.0), (0.9, 1.04))},
+    **{f"copied {a}": (varied(a, 40, 100, 4, copied=True), 0.98) for a in (0.3, 0.9)},
+    "easy and hard requests": (mixed(0.1, 0.9, 40, 100, seed=5), 1.02),
+    "turning good": ([*steady(0.05, 20, 100, 6), *steady(0.9, 20, 100, 7)], 1.1),
+    "turning bad": ([*steady(0.9, 20, 100, 8), *steady(0.05, 20, 100, 9)], 1.1),
+}
+
+
+@pytest.mark.parametrize("ratio", COSTS)
+@pytest.mark.parametrize("name", LONG_WORLDS)
+def test_without_tuning_it_is_never_below_98_percent_of_the_best_fixed_length(name: str, ratio: float) -> None:
+    """Of plain decoding and 1 to 12 tokens, with hindsight. Costs are measured with noise, nothing is known at first."""
+    answers, at_least = LONG_WORLDS[name]
+    world = World(answers, ratio * 0.03, lambda rows: 0.03 * (1 + 0.02 * (rows - 1)), noise=0.05)
+    assert speed(world, build()) > at_least * best_fixed(world)
+
+
+@pytest.mark.parametrize("ratio", [0.1, 0.3])
+@pytest.mark.parametrize(("acceptance", "at_least"), [(0.2, 0.98), (0.8, 0.97), (0.95, 0.95)])
+def test_a_steady_world_is_drafted_at_the_length_that_theory_says_is_best(
+    acceptance: float, at_least: float, ratio: float
+) -> None:
+    """Longer drafts are fewer, so there is less to learn from, and what a length reached is luck in part."""
 
     def promised(k: int) -> float:
-        return (1 - acceptance ** (k + 1)) / (1 - acceptance) / (k * ratio + 1 + slope * k)
+        return (1 - acceptance ** (k + 1)) / (1 - acceptance) / (k * ratio + 1 + 0.05 * k)
 
-    best = speed(world, fixed.build(k=max(range(1, 21), key=promised)))
-    assert speed(world, build(draft_ratio=ratio, row_ratio=slope)) > 0.98 * best
+    world = World(steady(acceptance, 40, 300, seed=20), ratio, lambda rows: 1 + 0.05 * (rows - 1))
+    best = speed(world, fixed.build(k=max(range(1, 13), key=promised)))
+    assert speed(world, build(draft_ratio=ratio, row_ratio=0.05)) > at_least * best
 
 
-@pytest.mark.parametrize(
-    ("base", "ratio", "slope", "copied"),
-    [
-        (0.4, 0.1, 0.02, False),
-        (0.75, 0.2, 0.05, False),
-        (0.9, 0.05, 0.02, False),
-        (0.75, 0.001, 0.1, True),
-        (0.9, 0.001, 0.02, True),
-    ],
-)
-def test_without_tuning_it_is_never_below_98_percent_of_the_best_fixed_length(
-    base: float, ratio: float, slope: float, copied: bool
-) -> None:
-    """Costs measured with noise, nothing known at first, 26 answers of 64 tokens."""
-    world = World(
-        varied(base, 26, 64, 3, copied), ratio * 0.03, lambda rows: 0.03 * (1 + slope * (rows - 1)), noise=0.05
-    )
-    best = max(speed(world, fixed.build(k=k)) for k in (1, 2, 3, 4, 5, 6, 8, 10, 12))
-    assert speed(world, build()) > (0.98 if copied else 1.03) * best
+def test_times_that_scatter_by_a_third_cost_little() -> None:
+    world = World(varied(0.5, 40, 100, seed=3), 0.1, lambda rows: 1 + 0.05 * (rows - 1), noise=0.3)
+    assert speed(world, build()) > 0.98 * best_fixed(world)
+
+
+def test_trying_a_hopeless_drafter_costs_next_to_nothing() -> None:
+    """Trying is paid for by what it is expected to lose, which is more in truth where all is lost."""
+    made = list(rounds(World(steady(0.0, 60, 64), 0.3, lambda rows: 1.0), build(draft_ratio=0.3)))
+    lost = sum(0.3 * len(steps) for steps, _ in made[300:])
+    assert 0.2 * SHARE < lost / len(made[300:]) < 2 * SHARE
+
+
+def test_the_first_draft_behind_a_pause_does_not_tell_what_a_step_costs() -> None:
+    """It reads the prompt: a second, where a step takes a hundredth."""
+    policy = build()()
+    for seconds in (1.0, 0.01, 0.01):
+        steps = [recorded(0.9)]
+        policy.observe(steps, round_of(steps, 1, draft_seconds=seconds, seconds=0.1))
+    assert not policy.should_stop([recorded(0.9)])
 
 
 def test_a_drafter_that_never_pays_is_hardly_asked() -> None:
@@ -95,7 +127,7 @@ def test_a_world_that_turns_good_is_noticed() -> None:
 
 
 def test_longer_drafts_are_tried_though_they_were_never_seen() -> None:
-    world = World(steady(1.0, 2, 200), 0.05, lambda rows: 1.0)
+    world = World(blind(1.0, 2, 200), 0.05, lambda rows: 1.0)
     lengths = [len(steps) for steps, _ in rounds(world, build(draft_ratio=0.05))]
     assert lengths[0] < 15
     assert max(lengths) == 20
@@ -136,13 +168,18 @@ def test_the_next_request_knows_what_was_learnt_unless_told_to_begin_anew(carry:
 def test_it_stops_at_max_steps_and_tries_again_after_rounds_without_a_draft() -> None:
     policy = build(draft_ratio=0.0, max_steps=2)()
     assert [policy.should_stop([recorded(1.0)] * n) for n in range(4)] == [False, False, True, True]
-    dear = build(draft_ratio=50.0, retry=3)()
+    dear = build(draft_ratio=0.9, retry=3)()
+    for _ in range(60):
+        steps = [] if dear.should_stop([]) else [recorded(0.5)]
+        dear.observe(steps, round_of(steps, 0))
     held_back = []
-    for _ in range(8):
+    for _ in range(1000):
         held_back.append(dear.should_stop([]))
         steps = [] if held_back[-1] else [recorded(0.5)]
         dear.observe(steps, round_of(steps, 0))
-    assert held_back == [True, True, True, False, True, True, True, False]
+    tries = [n for n, held in enumerate(held_back) if not held]
+    assert len(tries) >= 3
+    assert sum(after - before for before, after in pairwise(tries)) / (len(tries) - 1) > 0.3 / SHARE
 
 
 def test_a_callers_own_cost_curve_decides() -> None:

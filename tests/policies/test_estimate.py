@@ -1,60 +1,90 @@
+from math import exp, log
 from random import Random
 
 import pytest
 
-from forerun.policies.estimate import EDGES, Acceptance, confidence_bin
+from forerun.policies.estimate import SUREST, Effect, Logistic, Odds, log_odds
 
 
-def test_what_was_never_seen_is_the_prior() -> None:
-    assert Acceptance(prior=0.6).of(["any", "fine"]) == pytest.approx(0.6)
+def no_effect() -> Effect:
+    return Effect(0.0, 1.0)
 
 
-def test_a_key_is_a_beta_posterior_as_computed_by_hand() -> None:
-    counts = Acceptance(prior=0.5)
-    for accepted in (True, True, True, False):
-        counts.learn(["any"], accepted)
-    assert counts.of(["any"]) == pytest.approx((2 * 0.5 + 3) / (2 + 4))
-    assert counts.of(["any", "fine"]) == pytest.approx(4 / 6)
+def learnt(outcomes: list[tuple[list[float], bool]], keep: float = 1.0) -> Logistic:
+    model = Logistic([0.0, 0.0], [4.0, 4.0], keep)
+    for known, happened in outcomes:
+        model.learn(known, no_effect(), happened)
+    return model
 
 
-def test_a_fine_key_moves_away_from_its_coarse_one_with_its_own_evidence() -> None:
-    counts = Acceptance(strength=16)
-    for n in range(400):
-        counts.learn(["any", n % 2], accepted=n % 2 == 0)
-    assert counts.of(["any"]) == pytest.approx(0.5, abs=0.01)
-    assert counts.of(["any", 0]) > 0.95
-    assert counts.of(["any", 1]) < 0.05
-    assert counts.of(["any", "new"]) == pytest.approx(0.5, abs=0.01)
+def test_log_odds_undo_the_logistic_function_and_are_cut_at_certainty() -> None:
+    assert log_odds(1 / (1 + exp(-1.3))) == pytest.approx(1.3)
+    assert (log_odds(1.0), log_odds(0.0)) == (SUREST, -SUREST)
 
 
-def test_old_evidence_fades() -> None:
-    counts = Acceptance(window=50)
-    for accepted in (*[True] * 1000, *[False] * 150):
-        counts.learn(["any"], accepted)
-    assert counts.of(["any"]) < 0.1
+def test_odds_that_are_known_exactly_are_a_probability_and_doubt_draws_it_to_a_half() -> None:
+    assert Odds(log(3), 0.0).probability == pytest.approx(0.75)
+    assert 0.5 < Odds(log(3), 4.0).probability < 0.7
+    assert Odds(-800.0, 0.0).probability == pytest.approx(0.0)
 
 
-def test_optimism_shrinks_with_evidence_and_never_exceeds_certainty() -> None:
-    counts = Acceptance(prior=0.5)
-    extra = []
-    for _ in range(3):
-        extra.append(counts.of(["any"], optimism=1.0) - counts.of(["any"]))
-        for n in range(40):
-            counts.learn(["any"], n % 2 == 0)
-    assert extra == sorted(extra, reverse=True)
-    assert extra[0] > 0.2
-    assert extra[2] < 0.08
-    assert counts.of(["any"], optimism=99.0) == 1.0
+def test_hope_counts_deviations_above_the_mean() -> None:
+    assert Odds(0.0, 4.0).hoped(1.0) == pytest.approx(1 / (1 + exp(-2)))
+    assert Odds(0.3, 4.0).hoped(0.0) == pytest.approx(1 / (1 + exp(-0.3)))
+
+
+def test_one_outcome_moves_a_weight_as_computed_by_hand() -> None:
+    """Variance 4, log-odds 0: p = 1/2, steepness 1/4, damping 1 + 4/4; the mean moves by 4 (1/2) / 2."""
+    model = Logistic([0.0], [4.0], 1.0)
+    model.learn([1.0], no_effect(), True)
+    found = model.of([1.0], no_effect())
+    assert (found.mean, found.variance) == pytest.approx((1.0, 2.0))
+
+
+def test_what_is_unknown_is_answered_by_the_first_weights() -> None:
+    assert Logistic([0.0, 2.0], [0.0, 0.0], 1.0).of([1.0, log(3) / 2], no_effect()).probability == pytest.approx(0.75)
 
 
 @pytest.mark.parametrize("seed", range(4))
-def test_an_estimate_is_a_probability_near_the_truth(seed: int) -> None:
-    random, counts = Random(seed), Acceptance()
-    truth = random.random()
-    for _ in range(900):
-        counts.learn(["any", "fine"], random.random() < truth)
-    assert counts.of(["any", "fine"]) == pytest.approx(truth, abs=0.07)
+def test_it_finds_the_weights_that_made_the_outcomes(seed: int) -> None:
+    random = Random(seed)
+    outcomes = []
+    for _ in range(3000):
+        x = random.gauss(0, 1)
+        outcomes.append(([1.0, x], random.random() < 1 / (1 + exp(1 - 1.5 * x))))
+    model = learnt(outcomes)
+    assert model.of([1.0, 0.0], no_effect()).mean == pytest.approx(-1.0, abs=0.2)
+    assert model.of([1.0, 1.0], no_effect()).mean == pytest.approx(0.5, abs=0.25)
 
 
-def test_bins_are_finest_near_certainty() -> None:
-    assert [confidence_bin(c) for c in (0.0, 0.1, 0.6, 0.9, 0.97, 1.0)] == [0, 1, 3, 5, 6, len(EDGES)]
+def test_evidence_narrows_where_it_was_found_and_little_elsewhere() -> None:
+    model = learnt([([1.0, 0.0], n % 2 == 0) for n in range(200)])
+    assert model.of([1.0, 0.0], no_effect()).variance < 0.1
+    assert model.of([1.0, 1.0], no_effect()).variance > 3.5
+
+
+def test_old_evidence_fades() -> None:
+    outcomes = [([1.0, 0.0], n < 2000) for n in range(2080)]
+    assert learnt(outcomes, keep=0.998).of([1.0, 0.0], no_effect()).probability < 0.2
+    assert learnt(outcomes).of([1.0, 0.0], no_effect()).probability > 0.8
+
+
+def test_a_thousand_equal_outcomes_leave_the_law_sound() -> None:
+    model = learnt([([1.0, 3.0], True)] * 1000, keep=0.9998)
+    found = model.of([1.0, 3.0], no_effect())
+    assert found.variance > 0
+    assert 0.98 < found.probability < 1
+
+
+def test_an_effect_takes_its_share_of_a_surprise_and_wears_off() -> None:
+    model, effect = Logistic([3.0], [0.01], 1.0), Effect(1.0, 0.9)
+    for _ in range(12):
+        model.learn([1.0], effect, False)
+    assert effect.mean < -1
+    assert effect.variance < 1
+    assert model.of([1.0], no_effect()).probability > 0.9
+    assert model.of([1.0], effect).probability < 0.7
+    for _ in range(100):
+        effect.drift()
+    assert effect.mean == pytest.approx(0, abs=1e-3)
+    assert effect.variance == pytest.approx(1.0)

@@ -38,6 +38,22 @@ def steady(acceptance: float, requests: int, length: int, seed: int = 0) -> list
     return [[draft() for _ in range(length)] for _ in range(requests)]
 
 
+def blind(acceptance: float, requests: int, length: int, seed: int = 0) -> list[list[Drafted]]:
+    """Every token is right with the same probability, and confidences are drawn from nowhere."""
+    random = Random(seed)
+
+    def draft() -> Drafted:
+        return [(random.random(), random.random() < acceptance) for _ in range(DEPTH)]
+
+    return [[draft() for _ in range(length)] for _ in range(requests)]
+
+
+def mixed(hard: float, easy: float, requests: int, length: int, seed: int = 0) -> list[list[Drafted]]:
+    """Requests of two kinds that confidences don't tell apart, in random order."""
+    random = Random(seed)
+    return [blind(random.choice((hard, easy)), 1, length, seed=random.randrange(10**9))[0] for _ in range(requests)]
+
+
 def varied(base: float, requests: int, length: int, seed: int = 0, copied: bool = False) -> list[list[Drafted]]:
     """Hard and easy stretches; a confidence that tells them apart more or less."""
     random = Random(seed)
@@ -96,4 +112,22 @@ def speed(world: World, make: PolicyFactory, seed: int = 0) -> float:
     for steps, round in rounds(world, make, seed):
         tokens += len(round.tokens)
         seconds += len(steps) * world.step + world.verify(len(steps) + 1)
+    return tokens * world.plain / seconds
+
+
+def best_fixed(world: World, longest: int = 12) -> float:
+    """The speed of the fixed draft length that is the fastest on this world, or of plain decoding."""
+    return max(1.0, *(_fixed(world, k) for k in range(1, longest + 1)))
+
+
+def _fixed(world: World, k: int) -> float:
+    tokens = seconds = 0.0
+    for answer in world.requests:
+        at = 0
+        while at < len(answer):
+            drafted = min(k, len(answer) - at - 1)
+            accepted = next((i for i in range(drafted) if not answer[at][i][1]), drafted)
+            tokens += accepted + 1
+            seconds += drafted * world.step + world.verify(drafted + 1)
+            at += accepted + 1
     return tokens * world.plain / seconds

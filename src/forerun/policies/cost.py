@@ -11,151 +11,154 @@ With constant V, d and acceptance a, m = 1 decides, and it stops when P(some rej
 the theorem of SpecDec++ (arXiv 2405.19715), threshold (c2 + D) / (c1 + c2 + D), with c1 = d and c1 + c2 + D = a / lambda:
 what it leaves as an unknown constant D is here the price of time. Plain decoding's price and a = 1 give D = 0.
 
-S and a are counted online (estimate.py), d and V measured or given (pace.py). lambda is the rate that the best fixed length
-promises by these counts, for the running request's ease: it moves less than the rate reached, which is luck in part. Lengths
-never tried are judged by shorter ones, with some optimism, so that they are tried if they might pay.
+S and a are learnt online (outlook.py), d and V measured or given (pace.py). lambda is the ratio that the rule's own newest
+rounds promised, E over T, never below plain decoding's: Dinkelbach's iteration, one round a time. Expected tokens take
+the place of those that came out, which are luck in part.
+
+What is not tried is never learnt, so tokens that might pay are tried too. What trying is expected to lose is paid from an
+account that every emitted token adds a small share to: on the whole no more than that share is lost.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable, Hashable, Iterable, Sequence
-from math import prod
+from collections.abc import Callable, Iterable
+from collections.abc import Sequence as Series
+from itertools import chain, repeat
 from typing import final
 
 from ..core import Round, Step
-from .base import POLICIES, LengthPolicy, PolicyFactory, Readings, confidence, has_row
-from .estimate import Acceptance, confidence_bin
+from .base import POLICIES, LengthPolicy, PolicyFactory, Readings
+from .outlook import Beliefs, Outlook, Reading, read
 from .pace import GivenPace, MeasuredPace, Pace
 
-FADE = 0.95  # of what drafts are like in general, a round
-EASE_FADE, IDLE_FADE = 0.7, 0.9
-EASE_EDGE = 0.5
-Reading = tuple[bool, int]
+SHARE, MOST_SPARE = 0.004, 1.0  # tokens that may be lost by trying: of each emitted one, and at once
+LONG, SHORT = 0.995, 0.92  # kept of the newest rounds' tokens and time, a round: of all requests, of this one
+WORTH = 20.0  # plain rounds that the price of all requests counts in a request's own
 
 
-def pays(
+def worth(
     survives: float, ahead: Iterable[float], price: float, step: float, verify: Callable[[int], float], length: int
-) -> bool:
-    """Whether some number of further tokens gains more than it costs.
+) -> float:
+    """The most tokens that some number of further ones is expected to gain, less the price of their time.
 
     survives: the probability that all `length` tokens so far are accepted; ahead: the further ones' acceptances, each given
-    those before it; price: tokens per time; verify: time by rows.
+    those before it; price: tokens per time; verify: time by rows. Minus infinity where nothing is ahead.
     """
-    gain, base = 0.0, verify(length + 1)
+    gain, base, most = 0.0, verify(length + 1), float("-inf")
     for more, acceptance in enumerate(ahead, 1):
         survives *= acceptance
         gain += survives
-        if gain > price * (more * step + verify(length + more + 1) - base):
-            return True
-    return False
+        most = max(most, gain - price * (more * step + verify(length + more + 1) - base))
+    return most
+
+
+@final
+class Rate:
+    """Tokens and time, in plain rounds, of the newest rounds."""
+
+    def __init__(self, keep: float) -> None:
+        self._keep = keep
+        self.tokens = self.time = 0.0
+
+    def add(self, tokens: float, time: float) -> None:
+        self.tokens = self._keep * self.tokens + tokens
+        self.time = self._keep * self.time + time
 
 
 @final
 class Knowledge:
-    """What requests share: acceptance counts, costs, and what drafts are like."""
+    """What requests share: beliefs, costs, the price of time, and what may be spent on trying."""
 
     def __init__(self, pace: Pace) -> None:
-        self.acceptance = Acceptance()
         self.pace = pace
-        self.ease = 0.5  # share of the verified tokens that were accepted
-        self.with_row = 0.5  # share of the drafts whose steps have a row
+        self.beliefs = Beliefs()
+        self.rate = Rate(LONG)
+        self.spare = 0.0
 
 
 @final
 class CostAware(LengthPolicy):
     def __init__(self, knowledge: Knowledge, optimism: float, max_steps: int, retry: int) -> None:
         self._knowledge = knowledge
-        self._optimism = optimism
-        self._max_steps = max_steps
-        self._retry = retry
-        self._readings = Readings(_read)
-        self._ease: float | None = None
-        self._idle = 0
+        self._optimism, self._max_steps, self._retry = optimism, max_steps, retry
+        self._outlook = Outlook(knowledge.beliefs)
+        self._rate = Rate(SHORT)
+        self._idle: int | None = None  # rounds since the last draft, None before the first
+        self._readings = Readings(read)
+        self._survival = [1.0]
+        self._owed: dict[int, float] = {}
         self._price: float | None = None
 
-    def should_stop(self, steps: Sequence[Step]) -> bool:
-        if len(steps) >= self._max_steps:
+    def should_stop(self, steps: Series[Step]) -> bool:
+        length = len(steps)
+        if length >= self._max_steps:
             return True
-        if not steps and self._idle >= self._retry:
-            return False
-        readings, counts = self._readings.of(steps), self._knowledge.acceptance
-        survives = prod(counts.of(self._of_token(i, reading)) for i, reading in enumerate(readings))
-        ahead = (counts.of(self._ahead(i, readings), self._optimism) for i in range(len(steps), self._max_steps))
+        readings, pace = self._readings.of(steps), self._knowledge.pace
         if self._price is None:
-            self._price = self._rate()
-        step = self._step(readings[-1][0] if readings else self._knowledge.with_row)
-        return not pays(survives, ahead, self._price, step, self._knowledge.pace.verify, len(steps))
+            self._price = self._ratio() / pace.verify(1)
+        following, later = self._outlook.ahead(readings)
+        survives, price = self._survives(readings), self._price
+        step = self._step(readings[-1][0] if readings else self._knowledge.beliefs.with_row)
 
-    def observe(self, steps: Sequence[Step], round: Round) -> None:
-        readings, accepted = list(self._readings.of(steps)), len(round.verdict.path)
-        counts, pace = self._knowledge.acceptance, self._knowledge.pace
-        for i, reading in enumerate(readings[: accepted + 1]):
-            counts.learn([*self._of_token(i, reading), *self._of_place(i, readings[:i])], i < accepted)
+        def promised(first: float, others: float) -> float:
+            ahead = chain([first], repeat(others, self._max_steps - length - 1))
+            return worth(survives, ahead, price, step, pace.verify, length)
+
+        loss = -promised(following.probability, later.probability)
+        if loss < 0:
+            return False
+        due = not steps and (self._idle or 0) >= self._retry
+        if not due and promised(following.hoped(self._optimism), later.hoped(self._optimism)) <= 0:
+            return True
+        self._owed[length] = min(loss, MOST_SPARE)
+        return self._debt(length + 1) > self._knowledge.spare
+
+    def observe(self, steps: Series[Step], round: Round) -> None:
+        know, accepted = self._knowledge, len(round.verdict.path)
+        readings = list(self._readings.of(steps))
+        self._survives(readings)
         with_row = bool(readings) and readings[-1][0]
-        pace.learn(with_row, len(steps), round)
-        self._idle = 0 if steps else self._idle + 1
-        if not steps and self._ease is not None:
-            self._ease += (1 - IDLE_FADE) * (self._knowledge.ease - self._ease)
-        if steps:
-            self._knowledge.with_row += (1 - FADE) * (with_row - self._knowledge.with_row)
-            share = accepted / min(accepted + 1, len(steps))
-            self._ease = share if self._ease is None else EASE_FADE * self._ease + (1 - EASE_FADE) * share
-            self._knowledge.ease += (1 - FADE) * (share - self._knowledge.ease)
+        # the first draft behind a pause reads what it missed: not what a step costs
+        know.pace.learn(with_row, len(steps) if self._idle == 0 else 0, round)
+        rounds = (len(steps) * self._step(with_row) + know.pace.verify(len(steps) + 1)) / know.pace.verify(1)
+        for rate in (self._rate, know.rate):
+            rate.add(sum(self._survival), rounds)
+        self._outlook.learn(readings, accepted)
+        know.spare = min(know.spare - self._debt(len(steps)) + SHARE * (accepted + 1), MOST_SPARE)
+        self._idle = 0 if steps else (self._idle or 0) + 1
         self._readings.clear()
-        self._price = None
+        self._owed.clear()
+        self._survival, self._price = [1.0], None
+
+    def _survives(self, readings: Series[Reading]) -> float:
+        """The probability that all of these are accepted; weights don't move while a draft grows."""
+        known = self._survival
+        del known[len(readings) + 1 :]
+        for reading in readings[len(known) - 1 :]:
+            known.append(known[-1] * self._outlook.acceptance(reading))
+        return known[-1]
+
+    def _debt(self, drafted: int) -> float:
+        """What the tokens tried among so many first ones are expected to lose."""
+        return sum(loss for place, loss in self._owed.items() if place < drafted)
 
     def _step(self, with_row: float) -> float:
         """The time of a draft step that has a row with this probability."""
         pace = self._knowledge.pace
         return with_row * pace.step(True) + (1 - with_row) * pace.step(False)
 
-    def _rate(self) -> float:
-        """Tokens per time at the best fixed length, by the acceptance counted so far and this request's ease."""
-        verify, step = self._knowledge.pace.verify, self._step(self._knowledge.with_row)
-        survives = tokens = 1.0
-        rate = 1 / verify(1)
-        for length in range(1, self._max_steps + 1):
-            survives *= self._knowledge.acceptance.of(self._ahead(length - 1, ()))
-            tokens += survives
-            rate = max(rate, tokens / (length * step + verify(length + 1)))
-        return rate
-
-    def _of_token(self, place: int, reading: Reading) -> list[Hashable]:
-        """Keys of a drafted token, from coarse to fine."""
-        ease = self._ease_bin()
-        return [("token", *reading), ("token", *reading, ease), ("token", *reading, ease, place)]
-
-    def _ahead(self, place: int, readings: Sequence[Reading]) -> list[Hashable]:
-        """Keys of a token yet to be drafted, behind those of which there are readings."""
-        ease = self._ease_bin()
-        if not readings:
-            return [("draft",), ("draft", place), ("draft", place, ease)]
-        with_row, last = readings[-1]
-        if place == len(readings):
-            return [("next", with_row, last), ("next", with_row, last, ease), ("next", with_row, last, ease, place)]
-        return [("later", with_row), ("later", with_row, place), ("later", with_row, place, ease)]
-
-    def _of_place(self, place: int, before: Sequence[Reading]) -> list[Hashable]:
-        """All keys under which the token at a place could have been asked for ahead."""
-        keys = self._ahead(place, ())
-        for known in range(1, len(before) + 1):
-            keys += [key for key in self._ahead(place, before[:known]) if key not in keys]
-        return keys
-
-    def _ease_bin(self) -> int:
-        """How well this request's drafts have done lately; 0 before the first."""
-        return 0 if self._ease is None else 1 + (self._ease >= EASE_EDGE)
-
-
-def _read(step: Step) -> Reading:
-    return has_row(step), confidence_bin(confidence(step))
+    def _ratio(self) -> float:
+        """Tokens per plain round that the newest rounds promised, this request's and all requests'."""
+        of_all = self._knowledge.rate
+        general = of_all.tokens / of_all.time if of_all.time else 1.0
+        return max((self._rate.tokens + WORTH * general) / (self._rate.time + WORTH), 1.0)
 
 
 @POLICIES("cost", source="forerun; the theorem of Huang et al., SpecDec++, arXiv 2405.19715, with the costs known")
 def build(
     *,
     max_steps: int = 20,
-    optimism: float = 0.35,
+    optimism: float = 1.0,
     retry: int = 8,
     draft_ratio: float | None = None,
     row_ratio: float | None = None,
@@ -164,8 +167,9 @@ def build(
     """Draft while the tokens that one more step is expected to gain are worth the time that it takes.
 
     Costs are measured while decoding, unless given: draft_ratio is a draft step's, row_ratio that of each further row of a
-    verification, both in plain forwards. retry: after so many rounds without a draft one is tried again. carry keeps what
-    was learnt from one request to the next.
+    verification, both in plain forwards. optimism: a token is tried, while that can be afforded, where it would pay if its
+    log-odds lay so many deviations higher. retry: so is one after so many rounds without a draft. carry keeps what was
+    learnt from one request to the next.
     """
     if max_steps < 1 or retry < 1:
         raise ValueError(f"max_steps and retry must be at least 1, got {max_steps} and {retry}")
@@ -187,7 +191,7 @@ def build(
 
 
 def with_pace(
-    pace: Callable[[], Pace], *, max_steps: int = 20, optimism: float = 0.35, retry: int = 8, carry: bool = True
+    pace: Callable[[], Pace], *, max_steps: int = 20, optimism: float = 1.0, retry: int = 8, carry: bool = True
 ) -> PolicyFactory:
     """The policy on costs that a caller knows, such as pace.given of a measured curve."""
     shared = Knowledge(pace())

@@ -1,50 +1,99 @@
-"""How likely a drafted token is to be accepted, counted online from what was accepted before.
+"""How likely something is: a logistic regression that learns while decoding.
 
-A question comes as a row of keys, from coarse to fine: "any token", "of confidence 0.9", "of confidence 0.9 at place 3".
-Each level is a Beta posterior whose prior is the level above it, worth as many trials as that one has seen, up to a limit.
-So a fine key that was never seen answers as its coarse ones do, and moves away from them with its own evidence. Old
-evidence fades: a count beyond `window` is scaled down to it.
+The log-odds are a weighted sum of what is known. The weights have a Gaussian law that each outcome narrows (one Newton step,
+with the curvature at the prediction) and that drifts back to where it began, so old evidence fades. A request adds an
+effect of its own, as texts differ more than the tokens of one text do. The law's width says how little is known.
 """
 
 from __future__ import annotations
 
-from bisect import bisect_right
-from collections.abc import Hashable, Sequence
-from math import sqrt
+from collections.abc import Sequence
+from math import exp, log, pi, sqrt
 from typing import final
 
-EDGES = (0.1, 0.3, 0.5, 0.7, 0.85, 0.95, 0.99)  # of confidence bins: finest where most tokens of a good draft lie
-PRIOR_TRIES = 2.0
+LEAST_CURVATURE = 1e-3
+SUREST = 7.0
 
 
-def confidence_bin(confidence: float) -> int:
-    return bisect_right(EDGES, confidence)
+def log_odds(probability: float) -> float:
+    """log(p / (1 - p)), within the bounds beyond which a probability says no more."""
+    inside = min(max(probability, 1e-9), 1 - 1e-9)
+    return min(max(log(inside / (1 - inside)), -SUREST), SUREST)
 
 
 @final
-class Acceptance:
-    """Counts by key. prior: the acceptance of what is altogether unknown; strength: the most that a coarser key counts."""
+class Odds:
+    """The law of log-odds that aren't known exactly."""
 
-    def __init__(self, prior: float = 0.7, strength: float = 16.0, window: float = 1000.0) -> None:
-        self._prior = prior
-        self._strength = strength
-        self._window = window
-        self._counts: dict[Hashable, tuple[float, float]] = {}
+    __slots__ = ("mean", "variance")
 
-    def learn(self, keys: Sequence[Hashable], accepted: bool) -> None:
-        for key in keys:
-            tries, right = self._counts.get(key, (0.0, 0.0))
-            keep = min(1.0, (self._window - 1) / tries) if tries else 1.0
-            self._counts[key] = tries * keep + 1, right * keep + accepted
+    def __init__(self, mean: float, variance: float) -> None:
+        self.mean = mean
+        self.variance = variance
 
-    def of(self, keys: Sequence[Hashable], optimism: float = 0.0) -> float:
-        """The posterior mean, and optimism times its deviation more, at most 1."""
-        mean, worth = self._prior, PRIOR_TRIES
-        for key in keys:
-            tries, right = self._counts.get(key, (0.0, 0.0))
-            prior = min(worth, self._strength)
-            mean = (prior * mean + right) / (prior + tries)
-            worth = prior + tries
-        if not optimism:
-            return mean
-        return min(mean + optimism * sqrt(mean * (1 - mean) / (worth + 1)), 1.0)
+    @property
+    def probability(self) -> float:
+        """MacKay's approximation of the mean of the logistic function under the law."""
+        return _logistic(self.mean / sqrt(1 + pi * self.variance / 8))
+
+    def hoped(self, optimism: float) -> float:
+        """The probability where the log-odds lie so many deviations above their mean."""
+        return _logistic(self.mean + optimism * sqrt(max(self.variance, 0.0)))
+
+
+@final
+class Effect:
+    """What a request adds to the log-odds: nothing at first, give or take the variance, and less as time goes by."""
+
+    def __init__(self, variance: float, keep: float) -> None:
+        self.mean = 0.0
+        self.variance = variance
+        self._first, self._keep = variance, keep
+
+    def move(self, push: float, curvature: float) -> None:
+        self.mean += self.variance * push
+        self.variance -= self.variance**2 * curvature
+        self.drift()
+
+    def drift(self) -> None:
+        self.mean *= self._keep
+        self.variance += (1 - self._keep**2) * (self._first - self.variance)
+
+
+@final
+class Logistic:
+    """mean and variance: of each weight before any outcome. keep: of what was learnt, an outcome."""
+
+    def __init__(self, mean: Sequence[float], variance: Sequence[float], keep: float) -> None:
+        self._mean = list(mean)
+        self._first = list(variance)
+        self._spread = [[own if i == j else 0.0 for j in range(len(mean))] for i, own in enumerate(variance)]
+        self._keep = keep
+
+    def of(self, known: Sequence[float], effect: Effect) -> Odds:
+        spread = _dot(self._pull(known), known)
+        return Odds(effect.mean + _dot(self._mean, known), effect.variance + spread)
+
+    def learn(self, known: Sequence[float], effect: Effect, happened: bool) -> None:
+        pull, odds = self._pull(known), self.of(known, effect)
+        steepness = max(odds.probability * (1 - odds.probability), LEAST_CURVATURE)
+        damping = 1 + odds.variance * steepness
+        push, curvature = (happened - odds.probability) / damping, steepness / damping
+        fade = self._keep**2
+        for i, own in enumerate(pull):
+            self._mean[i] += own * push
+            row = self._spread[i]
+            row[:] = [fade * (value - own * curvature * other) for value, other in zip(row, pull, strict=True)]
+            row[i] += (1 - fade) * self._first[i]
+        effect.move(push, curvature)
+
+    def _pull(self, known: Sequence[float]) -> list[float]:
+        return [_dot(row, known) for row in self._spread]
+
+
+def _dot(a: Sequence[float], b: Sequence[float]) -> float:
+    return sum(x * y for x, y in zip(a, b, strict=True))
+
+
+def _logistic(x: float) -> float:
+    return 1 / (1 + exp(-max(x, -500.0)))
