@@ -70,6 +70,7 @@ class _Known:
 
 
 def gathered(rows: Series[Tensor]) -> Tensor:
+    """Single rows as one tensor [n, width]."""
     return torch.stack(list(rows))
 
 
