@@ -8,14 +8,17 @@ from pathlib import Path
 from forerun.system.file import write_system
 from forerun.system.value import System
 
+# what lookup finds is drafted whole, up to three tokens; the adapter goes on while it is sure
+SUREST = ("threshold", {"confidence": 0.5, "max_steps": 3})
+
 
 def main(adapter: str, directory: Path) -> None:
-    own = {"adapter": adapter, "vocabulary": 8192}
-    surest = ("threshold", {"confidence": 0.5, "max_steps": 3})
+    own = {"adapter": adapter, "vocabulary": 4096}
     systems = (
-        System("adapter", "exit_adapter", own, "fixed", {"k": 2}),
-        System("hybrid", "hybrid", {"then": "exit_adapter", **own}, "fixed", {"k": 3}),
-        System("hybrid-int4", "hybrid", {"then": "exit_adapter", **own, "weights": "int8"}, *surest),
+        System("adapter", "exit_adapter", {**own, "weights": "int4"}, "confidence_product", {"max_steps": 4}),
+        System("adapter-2", "exit_adapter", own, "fixed", {"k": 2}),
+        System("hybrid", "hybrid", {"then": "exit_adapter", **own, "weights": "int8"}, *SUREST),
+        System("hybrid-int4", "hybrid", {"then": "exit_adapter", **own, "weights": "int4"}, *SUREST),
     )
     for system in systems:
         write_system(system, directory / f"{system.name}.json")
