@@ -10,6 +10,7 @@ import pytest
 from forerun.cli import run
 from forerun.cli.rules import rule_of
 from forerun.testing import save_tiny
+from forerun.traces import read_trace
 
 from .conftest import Ran
 
@@ -114,6 +115,7 @@ def test_rules_are_compared_and_timed_and_drawn(forerun: Call, tiny: str, traced
     assert told["timed"][0]["label"].startswith("fixed k=")
     assert [one["costs"] for one in told["simulated"]] == ["calibrated", "c=0.05", "c=0.1", "c=0.2", "c=0.3"]
     assert told["trace"]["drafter"] == "self"
+    assert told["trace"]["costs"] != read_trace(traced).header.as_dict()["costs"], "costs are measured with the times"
     assert "hardware" in told
 
 

@@ -43,7 +43,7 @@ def timed(drafted: int, accepted: int, draft: float, forward: float) -> tuple[li
 def measured_cost() -> LengthPolicy:
     policy = cost.build(optimism=0.0, retry=1, max_steps=3)()
     for accepted in (1, 0, 2, 0, 1, 0):
-        policy.observe(*timed(2, accepted, 3.4, 9.0))
+        policy.observe(*timed(2, accepted, 1.2, 9.0))
     return policy
 
 
@@ -60,7 +60,7 @@ POLICIES: dict[str, Callable[[], LengthPolicy]] = {
     "confidence product": lambda: confidence_product.build(product=0.3, max_steps=3)(),
     "entropy": lambda: entropy.build(acceptance=0.55, max_steps=3)(),
     "roc": roc_that_knows_pairs,
-    "cost, given": lambda: cost.build(draft_ratio=0.35, retry=1, max_steps=3)(),
+    "cost, given": lambda: cost.build(draft_ratio=0.25, retry=1, max_steps=3)(),
     "cost, measured": measured_cost,
     "governor": governed,
 }

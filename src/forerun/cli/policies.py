@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Mapping
+from dataclasses import replace
 from pathlib import Path
 from typing import Annotated, Any
 
@@ -15,7 +16,8 @@ from ..traces import Trace
 from ..tune.policy_plots import write_plots
 from ..tune.policy_report import FIXED, Variant, default_rules, report
 from ..tune.policy_timing import time_rules
-from ..tune.round_costs import calibrated, costs_of
+from ..tune.round_costs import calibrated, costs_of, count_answers, spread_out
+from ..tune.round_costs import measure as cost_of_rounds
 from .flags import takes
 from .given import OPENING, AsJson, measured_with, open_engine
 from .listing import listed
@@ -27,6 +29,7 @@ from .simulate import TraceFile, described, open_trace
 from .values import at_least
 
 RATIOS = ("c=0.05", "c=0.1", "c=0.2", "c=0.3")
+COST_PROMPTS = 3
 
 policies = typer.Typer(name="policies", help="List the length policies with their options, or compare them on a trace.")
 
@@ -53,7 +56,10 @@ def compare(
         str, typer.Option(help="With commas: calibrated, c=0.1. The trace's own and c from 0.05 to 0.3 if not given.")
     ] = "",
     measure: Annotated[
-        str | None, typer.Option(help="The traced model: time the best rules and the best fixed length on it, too.")
+        str | None,
+        typer.Option(
+            help="The traced model: measure what rounds cost now, and time the best rules and the best fixed length."
+        ),
     ] = None,
     best: Annotated[int, typer.Option(help="How many of the best rules to time.")] = 3,
     timed_prompts: Annotated[int, typer.Option(help="How many of the prompts to time.")] = 16,
@@ -70,12 +76,14 @@ def compare(
     judged, chosen = open_trace(trace), None if choose_on is None else open_trace(choose_on)
     if chosen is not None:
         chosen.check(judged.header.pair)
+    engine = None if measure is None else _engine(measure, judged, given)
+    if engine is not None:
+        judged = _measured_again(engine, judged, given["weights"])
     under = [costs_of(name, judged) for name in _names(costs, judged)]
     with progress("replaying", len(under)) as tick:
         simulated = report(judged, rules, under, chosen, tick)
     told: dict[str, Any] = {"trace": _about(judged), "simulated": simulated, "timed": []}
-    if measure is not None:
-        engine = _engine(measure, judged, given)
+    if engine is not None:
         variants = fastest(simulated[0], best)
         with progress("timing", repeats * min(timed_prompts, len(judged.answers))) as tick:
             timed = time_rules(
@@ -110,6 +118,15 @@ def _engine(model: str, trace: Trace, given: Mapping[str, Any]) -> Engine:
     engine = open_engine(model, Method(trace.header.drafter, FIXED, options, {}), given)
     trace.check(engine.pair)
     return engine
+
+
+def _measured_again(engine: Engine, trace: Trace, weights: str) -> Trace:
+    """The trace with costs of now: those of another hour of a shared machine would be held against this one's times."""
+    prompts = spread_out([answer.prompt for answer in trace.answers], COST_PROMPTS)
+    depth = trace.header.depth
+    with progress("measuring rounds", count_answers(len(prompts), depth)) as tick:
+        costs = cost_of_rounds(engine, trace.header.drafter, prompts, depth, weights=weights, tick=tick)
+    return replace(trace, header=replace(trace.header, costs=costs))
 
 
 def _publish(told: dict[str, Any], trace: Trace, output: Path | None, as_json: bool) -> None:
