@@ -14,7 +14,7 @@ PAIRS=("$@")
 [ ${#PAIRS[@]} -gt 0 ] || PAIRS=(adapter truncated qwen)
 
 FORERUN=${FORERUN:-.venv/bin/forerun}
-ADAPTER=${ADAPTER:-/work/runs/adapter-30}
+ADAPTER=${ADAPTER:-/work/runs/adapter-wide}
 PEERS=${PEERS:-/work/peers/models}
 EXIT=${EXIT:-24}
 OUT=${OUT:-benchmarks/policies}
@@ -66,7 +66,7 @@ for name in "${PAIRS[@]}"; do
     case $name in
     adapter)
         pair adapter "$PER_CATEGORY" "$ANSWERS" smollm2 --dtype bfloat16 -- \
-            --drafter exit_adapter --adapter "$ADAPTER" --vocabulary 8192
+            --drafter exit_adapter --adapter "$ADAPTER" --vocabulary 4096
         ;;
     truncated)
         [ -d "$WORK/draft-$EXIT" ] || "$FORERUN" export draft smollm2 --exit-layer "$EXIT" -o "$WORK/draft-$EXIT"

@@ -1,3 +1,4 @@
+from collections.abc import Iterator
 from itertools import pairwise
 from math import inf
 from random import Random
@@ -49,9 +50,22 @@ def test_nothing_ahead_pays_nothing() -> None:
     assert worth(1.0, [], 1.0, 0.0, lambda rows: 1.0, length=0) == -inf
 
 
-def test_worth_is_the_best_of_all_plans_as_computed_by_hand() -> None:
-    """Two tokens: 0.5 (0.8 + 0.64) - 2 (2 x 0.1) = 0.32; one: 0.4 - 0.2; three, of which the last is hopeless: 0.12."""
-    assert worth(0.5, [0.8, 0.8, 0.0], 2.0, 0.1, lambda rows: 1.0, length=2) == pytest.approx(0.32)
+def test_worth_is_that_of_the_first_plan_that_pays_as_computed_by_hand() -> None:
+    """Rows beyond three cost 0.2 more. One token: 0.45 - 2 (0.1 + 0.2) = -0.15; two: 0.855 - 2 (0.2 + 0.2) = 0.055."""
+    assert worth(0.5, [0.9, 0.9, 0.9], 2.0, 0.1, lambda rows: 1.0 + 0.2 * (rows > 3), length=2) == pytest.approx(0.055)
+
+
+def test_worth_is_the_best_of_all_plans_where_none_pays() -> None:
+    """One token: 0.4 - 2 (0.1 + 0.2) = -0.2; two: 0.72 - 0.8 = -0.08; three, of which the last is hopeless: 0.72 - 1."""
+    assert worth(0.5, [0.8, 0.8, 0.0], 2.0, 0.1, lambda rows: 1.0 + 0.2 * (rows > 3), length=2) == pytest.approx(-0.08)
+
+
+def test_tokens_behind_one_that_is_not_worth_its_own_draft_step_are_not_looked_at() -> None:
+    def ahead() -> Iterator[float]:
+        yield 0.2
+        raise AssertionError("0.5 x 0.2 tokens for 2 x 0.3")
+
+    assert worth(0.5, ahead(), 2.0, 0.3, lambda rows: 1.0, length=2) == pytest.approx(0.1 - 0.6)
 
 
 COSTS = (0.05, 0.1, 0.2, 0.3)

@@ -59,7 +59,7 @@ def test_a_draft_that_pays_goes_on_and_plain_rounds_are_measured_again_now_and_t
 def test_it_switches_on_again_when_a_probe_shows_that_it_pays() -> None:
     policy = build(inner="fixed")()
     switch_off(policy)
-    rest = history(policy, 400, 1.5, accepted=2)
+    rest = history(policy, 800, 1.5, accepted=2)
     first = rest.index(True)
     assert first >= SHORTEST_REST - 1
     assert all(rest[first : first + MEASURE_AGAIN])

@@ -39,7 +39,8 @@ WORTH = 20.0  # plain rounds that the price of all requests counts in a request'
 def worth(
     survives: float, ahead: Iterable[float], price: float, step: float, verify: Callable[[int], float], length: int
 ) -> float:
-    """The most tokens that some number of further ones is expected to gain, less the price of their time.
+    """The tokens that some number of further ones is expected to gain, less the price of their time: the most of any
+    number, or the first that is above 0, since only the sign decides then.
 
     survives: the probability that all `length` tokens so far are accepted; ahead: the further ones' acceptances, each given
     those before it; price: tokens per time; verify: time by rows. Minus infinity where nothing is ahead.
@@ -49,6 +50,9 @@ def worth(
         survives *= acceptance
         gain += survives
         most = max(most, gain - price * (more * step + verify(length + more + 1) - base))
+        # no later token is likelier, and none is cheaper than its draft step
+        if most > 0 or survives <= price * step:
+            break
     return most
 
 

@@ -101,7 +101,7 @@ class Governor(LengthPolicy):
 
 @POLICIES("governor", source="forerun")
 def build(
-    *, inner: str = "cost", credit: float = 4.0, loss: float = 0.02, carry: bool = True, **options: Any
+    *, inner: str = "cost", credit: float = 4.0, loss: float = 0.01, carry: bool = True, **options: Any
 ) -> PolicyFactory:
     """Another policy (inner, with its own options), switched off while plain decoding is faster.
 

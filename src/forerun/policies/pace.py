@@ -9,6 +9,7 @@ from __future__ import annotations
 from abc import ABC, abstractmethod
 from collections import deque
 from collections.abc import Callable, Mapping
+from dataclasses import dataclass
 from statistics import median
 from typing import final
 
@@ -52,6 +53,19 @@ class GivenPace(Pace):
         return self._verify(rows)
 
 
+@dataclass(frozen=True, slots=True)
+class Line:
+    """y by x: a straight line through (mid_x, mid_y), nowhere below least."""
+
+    mid_x: float
+    mid_y: float
+    slope: float
+    least: float
+
+    def at(self, x: int) -> float:
+        return max(self.mid_y + self.slope * (x - self.mid_x), self.least)
+
+
 @final
 class MeasuredPace(Pace):
     """Learnt from Round.timing; the unit is a second."""
@@ -59,6 +73,8 @@ class MeasuredPace(Pace):
     def __init__(self) -> None:
         self._steps: dict[bool, deque[float]] = {}
         self._rounds: dict[int, deque[float]] = {}
+        self._points: dict[int, tuple[float, float]] = {}  # rows -> (median, rounds)
+        self._line: Line | None = None
         self._step: dict[bool, float] = {}
         self._verify: dict[int, float] = {}
 
@@ -80,14 +96,19 @@ class MeasuredPace(Pace):
             return
         if steps:
             self._steps.setdefault(has_row, deque(maxlen=NEWEST)).append(round.timing.draft / steps)
-        self._rounds.setdefault(len(round.draft) + 1, deque(maxlen=NEWEST)).append(round.timing.verify)
+        rows = len(round.draft) + 1
+        seen = self._rounds.setdefault(rows, deque(maxlen=NEWEST))
+        seen.append(round.timing.verify)
+        self._points[rows] = median(seen), float(len(seen))
+        self._line = None
         self._step.clear()
         self._verify.clear()
 
     def _estimate(self, rows: int) -> float:
-        points = {count: (median(seen), float(len(seen))) for count, seen in self._rounds.items()}
-        own, tries = points.get(rows, (0.0, 0.0))
-        return (own * tries + _on_line(points, rows) * LINE_WORTH) / (tries + LINE_WORTH)
+        if self._line is None:
+            self._line = line_through(self._points)
+        own, tries = self._points.get(rows, (0.0, 0.0))
+        return (own * tries + self._line.at(rows) * LINE_WORTH) / (tries + LINE_WORTH)
 
 
 def given(target: Cost, draft_ms: float, prefix: float | None = None) -> GivenPace:
@@ -95,8 +116,8 @@ def given(target: Cost, draft_ms: float, prefix: float | None = None) -> GivenPa
     return GivenPace(draft_ms, lambda rows: target.ms(rows, prefix))
 
 
-def _on_line(points: Mapping[int, tuple[float, float]], x: int) -> float:
-    """The value at x of the line through x -> (y, weight) with the least squares; it never falls."""
+def line_through(points: Mapping[int, tuple[float, float]]) -> Line:
+    """The line through x -> (y, weight) with the least squares; it never falls."""
     total = sum(weight for _, weight in points.values())
     mid_x = sum(at * weight for at, (_, weight) in points.items()) / total
     mid_y = sum(y * weight for y, weight in points.values()) / total
@@ -104,4 +125,4 @@ def _on_line(points: Mapping[int, tuple[float, float]], x: int) -> float:
     rise = sum(weight * (at - mid_x) * (y - mid_y) for at, (y, weight) in points.items())
     expected = FIRST_SLOPE * mid_y / (1 + FIRST_SLOPE * (mid_x - 1))
     slope = max((rise + SLOPE_WORTH * expected) / (spread + SLOPE_WORTH), 0.0)
-    return max(mid_y + slope * (x - mid_x), min(y for y, _ in points.values()) / 2)
+    return Line(mid_x, mid_y, slope, min(y for y, _ in points.values()) / 2)
