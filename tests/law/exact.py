@@ -10,7 +10,7 @@ from __future__ import annotations
 
 from collections import deque
 from collections.abc import AsyncGenerator, Callable, Iterable, Iterator, Sequence
-from dataclasses import dataclass
+from dataclasses import astuple, dataclass, is_dataclass
 from fractions import Fraction
 from itertools import accumulate
 from math import prod
@@ -347,6 +347,8 @@ def state(value: Any) -> Any:
         return tuple(sorted((repr(key), state(inner)) for key, inner in value.items()))
     if isinstance(value, list | tuple | deque):
         return tuple(map(state, value))
+    if is_dataclass(value) and not isinstance(value, type):
+        return state(astuple(value))
     if isinstance(value, LengthPolicy) or type(value).__module__.startswith("forerun.policies"):
         return tuple((name, state(inner)) for name, inner in sorted(vars(value).items()))
     return value
