@@ -14,8 +14,8 @@ PAIRS=("$@")
 [ ${#PAIRS[@]} -gt 0 ] || PAIRS=(adapter truncated qwen)
 
 FORERUN=${FORERUN:-.venv/bin/forerun}
-ADAPTER=${ADAPTER:-/work/runs/adapter-wide}
-PEERS=${PEERS:-/work/peers/models}
+ADAPTER=${ADAPTER:-.runs/adapter-30}
+PEERS=${PEERS:-.peers/models}
 EXIT=${EXIT:-24}
 OUT=${OUT:-benchmarks/policies}
 PER_CATEGORY=${PER_CATEGORY:-2}
