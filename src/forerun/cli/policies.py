@@ -16,20 +16,19 @@ from ..traces import Trace
 from ..tune.policy_plots import write_plots
 from ..tune.policy_report import FIXED, Variant, default_rules, report
 from ..tune.policy_timing import time_rules
-from ..tune.round_costs import calibrated, costs_of, count_answers, spread_out
-from ..tune.round_costs import measure as cost_of_rounds
+from ..tune.round_costs import calibrated, costs_of
 from .flags import takes
 from .given import OPENING, AsJson, measured_with, open_engine
 from .listing import listed
 from .method import Method
 from .policy_tables import show_report
+from .rounds import measured_rounds
 from .rules import rule_of
 from .screen import finite, note, progress, show, show_json
 from .simulate import TraceFile, described, open_trace
 from .values import at_least
 
 RATIOS = ("c=0.05", "c=0.1", "c=0.2", "c=0.3")
-COST_PROMPTS = 3
 
 policies = typer.Typer(name="policies", help="List the length policies with their options, or compare them on a trace.")
 
@@ -122,10 +121,9 @@ def _engine(model: str, trace: Trace, given: Mapping[str, Any]) -> Engine:
 
 def _measured_again(engine: Engine, trace: Trace, weights: str) -> Trace:
     """The trace with costs of now: those of another hour of a shared machine would be held against this one's times."""
-    prompts = spread_out([answer.prompt for answer in trace.answers], COST_PROMPTS)
-    depth = trace.header.depth
-    with progress("measuring rounds", count_answers(len(prompts), depth)) as tick:
-        costs = cost_of_rounds(engine, trace.header.drafter, prompts, depth, weights=weights, tick=tick)
+    prompts = [answer.prompt for answer in trace.answers]
+    weights = measured_with(engine, weights)["weights"]
+    costs = measured_rounds(engine, trace.header.drafter, prompts, trace.header.depth, weights)
     return replace(trace, header=replace(trace.header, costs=costs))
 
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from pathlib import Path
 from time import perf_counter
 from typing import Annotated, Any
@@ -11,16 +11,14 @@ from typing import Annotated, Any
 import typer
 
 from ..bench.suite import fingerprint
-from ..cost import Costs
-from ..engine import Engine
 from ..errors import UnsupportedOption
 from ..traces import TraceHeader
-from ..tune.round_costs import count_answers, measure, spread_out
-from ..tune.trace import Asked, read_prompts
+from ..tune.trace import read_prompts
 from ..tune.trace import trace as make_trace
 from .flags import takes
 from .given import OPENING, RESERVED, AsJson, Drafter, Model, Raw, measured_with, open_engine
 from .method import Method, method_flags, method_of
+from .rounds import COST_PROMPTS, measured_rounds
 from .screen import note, progress, show, show_json
 from .values import at_least
 
@@ -56,7 +54,7 @@ def trace(
     batch: Annotated[int, typer.Option(help="Requests that share a forward.")] = 8,
     cost_prompts: Annotated[
         int, typer.Option(help="Measure what rounds cost on so many of the prompts before; 0: not at all.")
-    ] = 3,
+    ] = COST_PROMPTS,
     raw: Raw = False,
     as_json: AsJson = False,
     **given: Any,
@@ -72,6 +70,7 @@ def trace(
         "prompts": {"file": prompts.name, "sha256": fingerprint(prompts), "per_category": per_category, "skip": skip},
     }
     new = not output.exists() or output.stat().st_size == 0
+    ids = [one.ids for one in asked]
     header = TraceHeader(
         model=engine.name,
         pair=engine.pair,
@@ -82,7 +81,7 @@ def trace(
         max_new_tokens=max_new_tokens,
         hidden=hidden,
         asked=len(asked),
-        costs=_costs(engine, method, asked, depth, cost_prompts, about) if new else None,
+        costs=measured_rounds(engine, drafter, ids, depth, about["weights"], cost_prompts) if new else None,
         about=about,
     )
     made = make_trace(engine, header, output, asked, batch)
@@ -105,13 +104,3 @@ def _method(drafter: str, given: Mapping[str, Any]) -> Method:
     if drafter == "none":
         raise UnsupportedOption("drafter 'none' drafts nothing to trace; take another, see: forerun drafters")
     return method
-
-
-def _costs(
-    engine: Engine, method: Method, asked: Sequence[Asked], depth: int, count: int, about: Mapping[str, Any]
-) -> Costs | None:
-    if not count:
-        return None
-    prompts = spread_out([one.ids for one in asked], count)
-    with progress("measuring rounds", count_answers(len(prompts), depth)) as tick:
-        return measure(engine, method.drafter, prompts, depth, weights=about["weights"], tick=tick)
