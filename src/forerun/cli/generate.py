@@ -45,12 +45,13 @@ def generate(
     engine = choice.open(model)
     asked = Question((text,), before).prompt((), chat=not raw and has_chat_template(engine.tokenizer))
     result, seconds = _answer(engine, asked, request, quiet=as_json)
+    lossy = engine.lossy
     if as_json:
-        show_json({**_described(result, seconds), "lossy": engine.lossy})
+        show_json({**_described(result, seconds), "lossy": lossy})
     else:
         show()
         note(_summary(result, seconds))
-    if engine.lossy:
+    if lossy:
         note("lossy: sampled text does not follow the model's own law with this verification")
 
 
