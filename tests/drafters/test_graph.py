@@ -11,12 +11,13 @@ import torch
 
 from forerun import Engine, load
 from forerun.chance import Seeded
-from forerun.core import ROOT, Context, Draft, Sampling, Step
+from forerun.core import ROOT, Context, Draft, Sampling
 from forerun.drive import drive
 from forerun.models.sequence import Sequence as TokenSequence
 from forerun.testing import tiny_model
 
-IDS = [5, 6, 7, 8, 5, 6]
+from .branched import IDS, drafted, paths
+
 WIDE: dict[str, Any] = {"n": 3, "sibling": 0.0, "leaf": 0.0, "min_confidence": 0.0, "budget": 60}
 
 
@@ -37,27 +38,6 @@ def repetitive() -> Any:
 def made(drafter: str = "graph", **options: Any) -> Engine:
     given = {"of": "draft_model", "model": repetitive(), **options}
     return load(target(), drafter=drafter, drafter_options=given, policy_options={"k": 3})
-
-
-def drafted(engine: Engine, levels: int, **request: Any) -> list[Step]:
-    async def steps() -> AsyncGenerator[list[Step]]:
-        with engine.lent(IDS) as (sequence, drafter):
-            await sequence.sync(IDS[:-1], drafter.taps)
-            found: list[Step] = []
-            async for step in drafter.draft(Context(list(IDS), Seeded(4), **request)):
-                found.append(step)
-                if len(found) == levels:
-                    break
-            yield found
-
-    return next(drive(steps()))
-
-
-def paths(draft: Draft) -> list[tuple[int, ...]]:
-    found: list[tuple[int, ...]] = []
-    for token, parent in zip(draft.tokens, draft.parents, strict=True):
-        found.append((*(found[parent] if parent != ROOT else ()), token))
-    return found
 
 
 @pytest.mark.parametrize("sampling", [Sampling(), Sampling(temperature=1.0, top_k=9)], ids=["greedy", "sampled"])

@@ -12,14 +12,15 @@ import torch
 
 from forerun import Engine, load
 from forerun.chance import Seeded
-from forerun.core import ROOT, Context, Draft, Effort, Sampling, Step
+from forerun.core import ROOT, Context, Draft, Effort, Sampling
 from forerun.drive import drive
 from forerun.errors import UnsupportedOption
 from forerun.models.sequence import Sequence as TokenSequence
 from forerun.testing import save_tiny, save_tiny_adapter, tiny_model
 
-IDS = [5, 6, 7, 8, 5, 6]
-GREEDY, WARM = Sampling(), Sampling(temperature=1.0)
+from .branched import IDS, drafted, paths
+
+WARM = Sampling(temperature=1.0)
 WIDE: dict[str, Any] = {"n": 3, "min_confidence": 0.0, "budget": 40}
 
 
@@ -44,32 +45,6 @@ def tree(of: str = "draft_model", **options: Any) -> Engine:
     if of == "draft_model":
         options = {"model": small(), **options}
     return load(target(), drafter="tree", drafter_options={"of": of, **options}, policy_options={"k": 3})
-
-
-def drafted(
-    engine: Engine, levels: int, sampling: Sampling = GREEDY, ids: Sequence[int] = IDS, **more: Any
-) -> list[Step]:
-    """The first levels of a draft behind these tokens, the last of which is pending."""
-
-    async def steps() -> AsyncGenerator[list[Step]]:
-        with engine.lent(ids) as (sequence, drafter):
-            await sequence.sync(ids[:-1], drafter.taps)
-            found: list[Step] = []
-            async for step in drafter.draft(Context(list(ids), Seeded(4), sampling, **more)):
-                found.append(step)
-                if len(found) == levels:
-                    break
-            yield found
-
-    return next(drive(steps()))
-
-
-def paths(draft: Draft) -> list[tuple[int, ...]]:
-    """The tokens that lead to each node, its own the last."""
-    found: list[tuple[int, ...]] = []
-    for token, parent in zip(draft.tokens, draft.parents, strict=True):
-        found.append((*(found[parent] if parent != ROOT else ()), token))
-    return found
 
 
 def row_of(model: Any, ids: Sequence[int]) -> torch.Tensor:
