@@ -19,6 +19,7 @@ from torch import Tensor
 
 from ..drive import drive
 from ..errors import UnsupportedModel
+from ..models.draft_shape import keep_layers
 from ..models.layers import decoder_layers
 from ..models.load import Module, open_model, open_module
 from ..models.plan import FULL, LayerPlan
@@ -64,20 +65,13 @@ def _write(module: Module, exit_layer: int, directory: Path) -> int:
     shared = {id(parameter): parameter for parameter in module.model.parameters()}
     cut = deepcopy(module.model, shared)
     layers = decoder_layers(cut)
-    _cut_config(cut.config.get_text_config(), len(layers), exit_layer)
+    keep_layers(cut.config.get_text_config(), range(exit_layer))
     del layers[exit_layer:]
     with quiet():
         cut.save_pretrained(directory)
         if module.tokenizer is not None:
             module.tokenizer.save_pretrained(directory)
     return sum(parameter.numel() for parameter in cut.parameters())
-
-
-def _cut_config(config: Any, num_layers: int, exit_layer: int) -> None:
-    for name, value in config.to_dict().items():
-        if isinstance(value, list) and "layer" in name and len(value) == num_layers:
-            setattr(config, name, value[:exit_layer])
-    config.num_hidden_layers = exit_layer
 
 
 def _check(module: Module, plan: LayerPlan, directory: Path) -> None:
