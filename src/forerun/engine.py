@@ -15,7 +15,7 @@ from .answer import Answer, Piece, Result
 from .chance import Seeded
 from .core import Context, Round
 from .decode import decode
-from .drafters.base import Drafter, DrafterFactory, Parts
+from .drafters.base import Drafter, DrafterFactory, Parts, drafting_pool
 from .drafters.none import NoDraft
 from .drive import Batch, Event
 from .errors import UnsupportedOption
@@ -23,6 +23,7 @@ from .methods import drafter_factory, policy_factory
 from .models.heads import Pair
 from .models.identity import Identity
 from .models.load import Loaded, open_model
+from .models.plan import FULL, LayerPlan
 from .models.pool import Pool
 from .models.runner import Runner
 from .models.sequence import Sequence as Target
@@ -233,8 +234,8 @@ def load(
             kept[str(other)] = found
         return found
 
-    def open_pool(draft: Runner, identity: Identity | None = None) -> Pool:
-        pools.append(Pool(draft, drafting=True, identity=identity))
+    def open_pool(runner: Runner, identity: Identity | None = None, plan: LayerPlan = FULL) -> Pool:
+        pools.append(drafting_pool(runner, identity, plan))
         return pools[-1]
 
     make_policy = policy_factory(policy, policy_options)

@@ -15,8 +15,10 @@ from forerun.models.heads import Pair
 from forerun.models.identity import identity_of
 from forerun.models.load import Module
 from forerun.testing import save_tiny_classifier, save_tiny_head, tiny_model
-from forerun.train.adapter import AdapterRecipe, shape_like
-from forerun.train.adapter_run import AdapterRun, train_adapter
+from forerun.train.adapter import shape_like
+from forerun.train.adapter_run import train_adapter
+from forerun.train.distil import DistilRecipe
+from forerun.train.distil_run import DistilRun
 from forerun.train.examples import Example
 
 PROMPTS = ([5, 6, 7, 8, 5, 6, 7], [1], [2, 3] * 12, list(range(30, 50)))
@@ -76,9 +78,9 @@ def adapters(tmp_path_factory: pytest.TempPathFactory) -> None:
     folder = tmp_path_factory.mktemp("adapters")
     answers = [Example((*prompt, *greedy_by_transformers(tuple(prompt))), len(prompt)) for prompt in PROMPTS]
     for inputs, layer in (("state", 2), ("state+token", 4)):
-        run = AdapterRun(
+        run = DistilRun(
             shape=shape_like(target().config, layer, inputs, depth=1),
-            recipe=AdapterRecipe(epochs=40, learning_rate=5e-3, warmup=5, vocabulary=97),
+            recipe=DistilRecipe(epochs=40, learning_rate=5e-3, warmup=5, vocabulary=97),
             examples=answers,
             stores=(),
             output=folder / inputs,

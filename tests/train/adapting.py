@@ -17,17 +17,18 @@ from forerun.models.adapter_file import AdapterFile, AdapterShape
 from forerun.models.identity import Identity, identity_of
 from forerun.models.sequence import Sequence as Text
 from forerun.testing import VOCABULARY, tiny_model
-from forerun.train.adapter import AdapterRecipe, Training, new_adapter, shape_like
+from forerun.train.adapter import AdapterStudent, new_adapter, shape_like
 from forerun.train.adapter_block import ExitAdapter
-from forerun.train.adapter_data import AdapterBatch, AdapterData
-from forerun.train.adapter_loss import Chosen
+from forerun.train.distil import DistilRecipe, Training
+from forerun.train.distil_data import DistilBatch, DistilData
+from forerun.train.distil_loss import Chosen
 from forerun.train.examples import Example
 from forerun.train.frozen import Frozen, frozen_of
 from forerun.train.states import StateStore, record_missing
 
 LAYERS = 4
 KINDS = (("state", 2), ("state+token", 2), ("state+token", LAYERS))
-QUICK = AdapterRecipe(epochs=2, passes=2, rows=60, learning_rate=3e-3, warmup=2, vocabulary=VOCABULARY)
+QUICK = DistilRecipe(epochs=2, passes=2, rows=60, learning_rate=3e-3, warmup=2, vocabulary=VOCABULARY)
 
 
 @cache
@@ -77,7 +78,7 @@ def store_of(path: Path, examples: Sequence[Example], layers: Sequence[int] = (2
     return store
 
 
-def exact(batch: AdapterBatch, examples: Sequence[Example], exit_layer: int) -> AdapterBatch:
+def exact(batch: DistilBatch, examples: Sequence[Example], exit_layer: int) -> DistilBatch:
     """The batch with states that were not rounded."""
     states, last = batch.states.float(), batch.last.float()
     for example in examples:
@@ -96,9 +97,18 @@ def everything() -> Chosen:
     return Chosen(torch.arange(VOCABULARY), frozen().head.float())
 
 
-def training(data: AdapterData, inputs: str, recipe: AdapterRecipe = QUICK, depth: int = 1) -> Training:
+def training(data: DistilData, inputs: str, recipe: DistilRecipe = QUICK, depth: int = 1) -> Training:
     adapter = new_adapter(shape(inputs, data.exit_layer, depth), frozen(), recipe.seed)
-    return Training(adapter, frozen(), everything(), data, recipe)
+    return Training(student(adapter), frozen(), everything(), data, recipe)
+
+
+def student(adapter: ExitAdapter) -> AdapterStudent:
+    return AdapterStudent(adapter, identity(), frozen().embeddings, everything().head)
+
+
+def adapter_of(learning: Training) -> ExitAdapter:
+    assert isinstance(learning.student, AdapterStudent)
+    return learning.student.adapter
 
 
 def file_of(adapter: ExitAdapter) -> AdapterFile:

@@ -12,23 +12,24 @@ import torch
 from safetensors import SafetensorError
 
 from forerun.testing import VOCABULARY, tiny_model
-from forerun.train import adapter as module
-from forerun.train.adapter import AdapterRecipe, Training, acceptance, new_adapter, shape_like
-from forerun.train.adapter_data import AdapterData
+from forerun.train import distil as module
+from forerun.train.adapter import new_adapter, shape_like
+from forerun.train.distil import DistilRecipe, Training, acceptance
+from forerun.train.distil_data import DistilData
 from forerun.train.frozen import frozen_of
 
-from .adapting import KINDS, LAYERS, QUICK, answered, base, everything, frozen, shape, store_of, training
+from .adapting import KINDS, LAYERS, QUICK, adapter_of, answered, base, everything, frozen, shape, store_of, training
 
 
 @pytest.fixture(scope="module")
-def data(tmp_path_factory: pytest.TempPathFactory) -> Iterator[AdapterData]:
+def data(tmp_path_factory: pytest.TempPathFactory) -> Iterator[DistilData]:
     store = store_of(tmp_path_factory.mktemp("states"), answered())
-    yield AdapterData(answered(), [store], 2, LAYERS)
+    yield DistilData(answered(), [store], 2, LAYERS)
     store.close()
 
 
 def weights(learning: Training) -> dict[str, torch.Tensor]:
-    return {name: value.clone() for name, value in learning.adapter.named_weights().items()}
+    return {name: value.clone() for name, value in adapter_of(learning).named_weights().items()}
 
 
 def same(one: dict[str, torch.Tensor], other: dict[str, torch.Tensor]) -> bool:
@@ -61,7 +62,7 @@ def test_beginning_leaves_the_global_generator_alone() -> None:
 
 
 @pytest.mark.parametrize(("inputs", "exit_layer"), KINDS)
-def test_it_learns_and_the_base_stays_as_it_is(data: AdapterData, inputs: str, exit_layer: int) -> None:
+def test_it_learns_and_the_base_stays_as_it_is(data: DistilData, inputs: str, exit_layer: int) -> None:
     before = {name: parameter.clone() for name, parameter in base().named_parameters()}
     learning = training(replace(data, exit_layer=exit_layer), inputs, replace(QUICK, epochs=8))
     told = list(learning.run())
@@ -76,7 +77,7 @@ def test_it_learns_and_the_base_stays_as_it_is(data: AdapterData, inputs: str, e
 @pytest.mark.parametrize("inputs", ["state", "state+token"])
 @pytest.mark.parametrize("stop", [1, 5])
 def test_going_on_from_a_checkpoint_is_as_if_nothing_had_happened(
-    data: AdapterData, inputs: str, stop: int, tmp_path: Path
+    data: DistilData, inputs: str, stop: int, tmp_path: Path
 ) -> None:
     whole = training(data, inputs)
     told = list(whole.run())
@@ -95,7 +96,7 @@ def test_going_on_from_a_checkpoint_is_as_if_nothing_had_happened(
     assert same(weights(resumed), weights(whole))
 
 
-def test_two_runs_alike_are_equal_and_another_seed_is_another_run(data: AdapterData) -> None:
+def test_two_runs_alike_are_equal_and_another_seed_is_another_run(data: DistilData) -> None:
     runs = [training(data, "state+token", replace(QUICK, seed=seed)) for seed in (0, 0, 1)]
     for one in runs:
         assert list(one.run())
@@ -105,7 +106,7 @@ def test_two_runs_alike_are_equal_and_another_seed_is_another_run(data: AdapterD
 
 @pytest.mark.parametrize("error", [OSError(28, "No space left on device"), SafetensorError("I/O error: disk full")])
 def test_a_checkpoint_that_does_not_fit_leaves_the_one_before(
-    data: AdapterData, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, error: Exception
+    data: DistilData, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, error: Exception
 ) -> None:
     learning, file = training(data, "state"), tmp_path / "checkpoint.safetensors"
     learning.save(file)
@@ -122,7 +123,7 @@ def test_a_checkpoint_that_does_not_fit_leaves_the_one_before(
     assert list(tmp_path.iterdir()) == [file]
 
 
-def test_the_rate_rises_and_falls(data: AdapterData) -> None:
+def test_the_rate_rises_and_falls(data: DistilData) -> None:
     rates = [now.rate for now in training(data, "state", replace(QUICK, epochs=6, warmup=3)).run()]
     highest = rates.index(max(rates))
     assert 1 <= highest <= 3
@@ -132,16 +133,16 @@ def test_the_rate_rises_and_falls(data: AdapterData) -> None:
 
 
 @pytest.mark.parametrize(("inputs", "exit_layer"), KINDS)
-def test_acceptance_grows_with_training_and_tells_each_place(data: AdapterData, inputs: str, exit_layer: int) -> None:
+def test_acceptance_grows_with_training_and_tells_each_place(data: DistilData, inputs: str, exit_layer: int) -> None:
     texts = replace(data, exit_layer=exit_layer)
     learning = training(texts, inputs, replace(QUICK, epochs=15))
-    before = acceptance(learning.adapter, frozen(), everything(), texts, 3)
+    before = acceptance(learning.student, frozen(), everything(), texts, 3)
     assert list(learning.run())
-    after = acceptance(learning.adapter, frozen(), everything(), texts, 3)
+    after = acceptance(learning.student, frozen(), everything(), texts, 3)
     assert len(before) == len(after) == 3
     assert after[0] > before[0] + 0.1
     assert all(0 <= share <= 1 for share in after)
-    assert learning.adapter.training
+    assert learning.student.module.training
 
 
 @pytest.mark.parametrize(
@@ -154,7 +155,7 @@ def test_acceptance_grows_with_training_and_tells_each_place(data: AdapterData, 
 )
 def test_a_recipe_out_of_range_is_refused(given: dict[str, Any], sentence: str) -> None:
     with pytest.raises(ValueError, match=sentence):
-        AdapterRecipe(**given)
+        DistilRecipe(**given)
 
 
 @pytest.mark.parametrize(

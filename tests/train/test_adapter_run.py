@@ -15,10 +15,11 @@ from forerun import load
 from forerun.models.adapter_file import AdapterFile, read_adapter
 from forerun.models.load import Module
 from forerun.testing import VOCABULARY
-from forerun.train import adapter as adapter_module
-from forerun.train.adapter import Progress, Training
-from forerun.train.adapter_loss import Chosen
-from forerun.train.adapter_run import AdapterReport, AdapterRun, train_adapter
+from forerun.train import distil as distil_module
+from forerun.train.adapter_run import train_adapter
+from forerun.train.distil import Progress, Training
+from forerun.train.distil_loss import Chosen
+from forerun.train.distil_run import DistilReport, DistilRun
 
 from .adapting import LAYERS, QUICK, answered, base, engine, identity, shape, store_of
 
@@ -29,7 +30,7 @@ class Killed(BaseException):
     """Nothing is cleaned up behind it, as behind a kill."""
 
 
-def a_run(output: Path, **changes: Any) -> AdapterRun:
+def a_run(output: Path, **changes: Any) -> DistilRun:
     given: dict[str, Any] = {
         "shape": shape("state+token", 2),
         "recipe": replace(QUICK, epochs=4),
@@ -39,14 +40,14 @@ def a_run(output: Path, **changes: Any) -> AdapterRun:
         "held_out": 0.25,
         "save_every": 2,
     }
-    return AdapterRun(**{**given, **changes})
+    return DistilRun(**{**given, **changes})
 
 
-def trained(run: AdapterRun, log: Log = lambda now: None, engine: Callable[[], Any] = engine) -> AdapterReport:
+def trained(run: DistilRun, log: Log = lambda now: None, engine: Callable[[], Any] = engine) -> DistilReport:
     return train_adapter(run, Module(base(), None, "tiny", None), identity(), engine, lambda *bar: lambda: None, log)
 
 
-def killed_at(step: int, run: AdapterRun, monkeypatch: pytest.MonkeyPatch) -> None:
+def killed_at(step: int, run: DistilRun, monkeypatch: pytest.MonkeyPatch) -> None:
     """As by a kill: the guard that tidies up does not run."""
 
     def kill(now: Progress) -> None:
@@ -155,7 +156,7 @@ def test_texts_that_were_read_before_an_interrupt_are_not_read_again(tmp_path: P
             raise KeyboardInterrupt
         return tick if what == stage else lambda: None
 
-    def going(run: AdapterRun) -> AdapterReport:
+    def going(run: DistilRun) -> DistilReport:
         return train_adapter(run, Module(base(), None, "tiny", None), identity(), engine, begin, lambda now: None)
 
     run = a_run(tmp_path / "adapter", save_every=100)
@@ -202,7 +203,7 @@ def test_another_models_states_are_refused_and_nothing_is_left(tmp_path: Path) -
 
 def test_a_full_disk_is_told_and_the_run_can_go_on(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     trained(a_run(tmp_path / "whole"))
-    real, calls = adapter_module.save_file, []
+    real, calls = distil_module.save_file, []
 
     def full(tensors: Any, path: Path) -> None:
         calls.append(path)
@@ -212,7 +213,7 @@ def test_a_full_disk_is_told_and_the_run_can_go_on(tmp_path: Path, monkeypatch: 
 
     run = a_run(tmp_path / "adapter")
     with monkeypatch.context() as patched:
-        patched.setattr(adapter_module, "save_file", full)
+        patched.setattr(distil_module, "save_file", full)
         with pytest.raises(ValueError, match=r"no space left to write to .*--resume goes on from checkpoint-2"):
             trained(run)
     assert not run.output.exists()
@@ -223,11 +224,11 @@ def test_a_full_disk_is_told_and_the_run_can_go_on(tmp_path: Path, monkeypatch: 
 def test_a_restricted_loss_holds_the_most_frequent_tokens(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     seen: list[list[int]] = []
 
-    def looking(adapter: Any, frozen: Any, chosen: Chosen, *given: Any) -> Training:
+    def looking(student: Any, frozen: Any, chosen: Chosen, *given: Any) -> Training:
         seen.append(chosen.tokens.tolist())
-        return Training(adapter, frozen, chosen, *given)
+        return Training(student, frozen, chosen, *given)
 
-    monkeypatch.setattr("forerun.train.adapter_run.Training", looking)
+    monkeypatch.setattr("forerun.train.distil_run.Training", looking)
     trained(a_run(tmp_path / "adapter", recipe=replace(QUICK, vocabulary=5)))
     assert seen == [sorted(read_adapter(tmp_path / "adapter").ranking[:5].tolist())]
 

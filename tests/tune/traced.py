@@ -17,8 +17,10 @@ from forerun.models.identity import Identity, identity_of
 from forerun.models.load import Module
 from forerun.testing import VOCABULARY, tiny_model
 from forerun.traces import Trace, TracedAnswer, TraceHeader, position_of, read_trace
-from forerun.train.adapter import AdapterRecipe, shape_like
-from forerun.train.adapter_run import AdapterRun, train_adapter
+from forerun.train.adapter import shape_like
+from forerun.train.adapter_run import train_adapter
+from forerun.train.distil import DistilRecipe
+from forerun.train.distil_run import DistilRun
 from forerun.train.examples import Example
 from forerun.tune.trace import Asked, trace
 
@@ -48,9 +50,9 @@ def adapter_of(target: Any, folder: Path, inputs: str, exit_layer: int) -> Path:
         Example((*ids, *engine.generate(list(ids), max_new_tokens=NEW, speculate=False).ids), len(ids))
         for ids in PROMPTS
     ]
-    run = AdapterRun(
+    run = DistilRun(
         shape=shape_like(target.config, exit_layer, inputs, depth=1),
-        recipe=AdapterRecipe(epochs=10, learning_rate=5e-3, warmup=5, vocabulary=VOCABULARY),
+        recipe=DistilRecipe(epochs=10, learning_rate=5e-3, warmup=5, vocabulary=VOCABULARY),
         examples=answers,
         stores=(),
         output=folder / inputs,

@@ -53,14 +53,15 @@ def flag(key: str, kind: Any, default: Any, panel: str, help: str, name: str | N
 
 
 def recipe_flags(recipe: Any, help: Mapping[str, str]) -> tuple[inspect.Parameter, ...]:
-    """A flag for each field of a recipe's class, all of which have defaults; help by field."""
-    return tuple(flag(one.name, type(one.default), one.default, "Recipe", help[one.name]) for one in fields(recipe))
+    """A flag for each field of a recipe's class that help has a word for; it has a default."""
+    told = (one for one in fields(recipe) if one.name in help)
+    return tuple(flag(one.name, type(one.default), one.default, "Recipe", help[one.name]) for one in told)
 
 
 def recipe_of(recipe: Callable[..., R], given: Mapping[str, Any]) -> R:
     """The recipe among a command's keyword arguments."""
     kind: Any = recipe
-    return recipe(**{one.name: given[one.name] for one in fields(kind)})
+    return recipe(**{one.name: given[one.name] for one in fields(kind) if one.name in given})
 
 
 def spelling(name: str) -> str:

@@ -8,6 +8,7 @@ from .train_acceptance_head import acceptance_head
 from .train_adapter import exit_adapter
 from .train_data import answers, prompts
 from .train_disco import disco
+from .train_draft import draft
 from .train_layerskip import layerskip
 from .train_report import report
 
@@ -21,5 +22,6 @@ train.command("answers")(answers)
 train.command("layerskip")(layerskip)
 train.command("report")(report)
 train.command("exit-adapter")(exit_adapter)
+train.command("draft")(draft)
 train.command("acceptance-head")(acceptance_head)
 train.command("disco")(disco)

@@ -11,11 +11,12 @@ from abc import ABC, abstractmethod
 from collections.abc import AsyncGenerator, Callable
 from collections.abc import Sequence as Series
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, Protocol
 
 from ..core import Context, Step
 from ..errors import UnsupportedOption
 from ..models.identity import Identity
+from ..models.plan import FULL, LayerPlan
 from ..models.pool import Pool
 from ..models.request import Rows
 from ..models.runner import Runner
@@ -74,8 +75,14 @@ class Drafter(ABC):
 DrafterFactory = Callable[[Sequence], Drafter]
 
 
-def drafting_pool(runner: Runner) -> Pool:
-    return Pool(runner, drafting=True)
+def drafting_pool(runner: Runner, identity: Identity | None = None, plan: LayerPlan = FULL) -> Pool:
+    return Pool(runner, drafting=True, identity=identity, plan=plan)
+
+
+class OpenPool(Protocol):
+    """drafting_pool, or one that remembers what it opened."""
+
+    def __call__(self, runner: Runner, identity: Identity | None = None, plan: LayerPlan = FULL) -> Pool: ...
 
 
 @dataclass(frozen=True, slots=True)
@@ -84,7 +91,7 @@ class Parts:
 
     identity says which model the target is. vocabulary: token string -> id of the target's tokenizer; encode: text -> ids;
     None where there is no tokenizer. load opens a model by name or path in the target's dtype and device, and gives its
-    sequences and its vocabulary; open_pool gives sequences of a runner that the drafter made itself.
+    sequences and its vocabulary; open_pool gives sequences of a runner, under a plan of weights and head.
     """
 
     target: Pool
@@ -92,7 +99,7 @@ class Parts:
     vocabulary: dict[str, int] | None
     load: Callable[[Any], tuple[Pool, dict[str, int] | None]]
     encode: Callable[[str], list[int]] | None = None
-    open_pool: Callable[[Runner], Pool] = drafting_pool
+    open_pool: OpenPool = drafting_pool
 
 
 DRAFTERS: Registry[Callable[..., DrafterFactory]] = Registry("drafter")

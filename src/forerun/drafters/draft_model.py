@@ -2,7 +2,7 @@
 
 The draft's sequence follows the text by itself: each round it syncs to what was emitted, so rejected tokens need no call
 back. Vocabularies are compared by token strings; sizes may differ by padding, and a token that the target doesn't have is
-never drafted.
+never drafted. A draft may run in smaller weights than the target, and draft among frequent tokens alone.
 
 Sources: Leviathan et al., arXiv 2211.17192; Chen et al., arXiv 2302.01318.
 """
@@ -16,20 +16,24 @@ from typing import Any, final
 
 from ..core import Context, Step
 from ..errors import UnsupportedOption
+from ..models.draft_file import read_draft
+from ..models.plan import FULL, LayerPlan
 from ..models.pool import Pool
 from ..models.request import Rows
 from ..models.sequence import Sequence
 from .base import DRAFTERS, Drafter, DrafterFactory, Parts
 from .chain import chained
+from .vocabulary import first_ranked
 
 
 @final
 class ModelDraft(Drafter):
     branches = True
 
-    def __init__(self, pool: Pool, shared: int) -> None:
+    def __init__(self, pool: Pool, shared: int, told: str = "", partial: bool = False) -> None:
         if pool.identity is not None:
-            self.identity = f"draft_model of weights {pool.identity.weights}"
+            self.identity = f"draft_model of weights {pool.identity.weights}{told}"
+        self.partial = partial
         self._pool = pool
         self._shared = shared
         self._sequence: Sequence | None = None
@@ -72,13 +76,31 @@ class ModelDraft(Drafter):
 
 
 @DRAFTERS("draft_model", source="Leviathan et al., arXiv 2211.17192; Chen et al., arXiv 2302.01318")
-def build(parts: Parts, *, model: Any) -> DrafterFactory:
-    """A smaller model with the target's tokenizer: a name, a path or a loaded model."""
-    pool, vocabulary = parts.load(model)
-    shared = min(pool.runner.vocab_size, parts.target.runner.vocab_size)
-    if vocabulary is not None and parts.vocabulary is not None:
-        compare_vocabularies(parts.vocabulary, vocabulary, shared, pool.runner.name)
-    return lambda target: ModelDraft(pool, shared)
+def build(parts: Parts, *, model: Any, vocabulary: int | None = None, weights: str = "") -> DrafterFactory:
+    """A smaller model with the target's tokenizer: a name, a path or a loaded model.
+
+    weights: smaller ones than the target's. vocabulary: draft among so many frequent tokens, 0: all; a draft of
+    `forerun train draft` knows its own number.
+    """
+    pool, strings = parts.load(model)
+    runner = pool.runner
+    shared = min(runner.vocab_size, parts.target.runner.vocab_size)
+    if strings is not None and parts.vocabulary is not None:
+        compare_vocabularies(parts.vocabulary, strings, shared, runner.name)
+    trained = read_draft(model)
+    size = vocabulary if vocabulary is not None else trained.vocabulary if trained is not None else 0
+    partial = size not in (0, shared)
+    head = ""
+    if partial:
+        ranking = [] if trained is None else [token for token in trained.ranking.tolist() if token < shared]
+        head = runner.add_head(first_ranked(ranking, size, shared))
+    if weights:
+        runner.add_weights(weights)
+    plan = LayerPlan(weights=weights, head=head)
+    if plan != FULL:
+        pool = parts.open_pool(runner, pool.identity, plan)
+    told = "".join([f", weights {weights}" if weights else "", f", {size} tokens" if partial else ""])
+    return lambda target: ModelDraft(pool, shared, told, partial)
 
 
 def compare_vocabularies(target: dict[str, int], draft: dict[str, int], shared: int, name: str) -> None:

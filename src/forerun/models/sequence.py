@@ -41,10 +41,16 @@ class _Row:
 
 @final
 class Sequence:
-    """One text. ids are the committed tokens; scratch rows hold a token and its parent row, ROOT behind the prefix."""
+    """One text. ids are the committed tokens; scratch rows hold a token and its parent row, ROOT behind the prefix.
 
-    def __init__(self, runner: Runner, drafting: bool = False, capacity: int = 256) -> None:
+    plan: the weights and the head of its committed rows. Raises ValueError on one that leaves out layers.
+    """
+
+    def __init__(self, runner: Runner, drafting: bool = False, capacity: int = 256, plan: LayerPlan = FULL) -> None:
+        if plan.attention or plan.mlp:
+            raise ValueError("a sequence's own plan must keep all layers: its rows are what later ones read")
         self.runner = runner
+        self.plan = plan
         self.ids: list[int] = []
         self._store = runner.new_store(capacity)
         self._drafting = drafting
@@ -60,7 +66,7 @@ class Sequence:
         self,
         tokens: Series[int],
         parents: Series[int] | None = None,
-        plan: LayerPlan = FULL,
+        plan: LayerPlan | None = None,
         taps: frozenset[int] = frozenset(),
         states: Tensor | None = None,
         want: int | None = None,
@@ -68,11 +74,12 @@ class Sequence:
         """Add scratch rows to draft with, in the order given; rows for the last `want` of them, all if None.
 
         parents[i] is a scratch row before it or ROOT; None continues the last scratch row. Positions follow the parents.
-        states [n, D] are for runners that read more than tokens (an exit adapter). Raises ValueError where scratch rows
-        lack keys that the plan's layers would read.
+        plan: the sequence's own if None. states [n, D] are for runners that read more than tokens (an exit adapter). Raises
+        ValueError where scratch rows lack keys that the plan's layers would read.
         """
         first = len(self._rows)
         own = range(first - 1, first - 1 + len(tokens)) if parents is None else parents
+        plan = self.plan if plan is None else plan
         for row in self._rows:
             if row.plan is not plan and not row.plan.attention <= plan.attention:
                 raise ValueError(
@@ -89,7 +96,7 @@ class Sequence:
         """
         enter, entry = self._resumable(tokens, parents)
         self.drop()
-        return await self._run(tokens, parents, len(tokens), FULL, taps, self._drafting, enter, entry)
+        return await self._run(tokens, parents, len(tokens), self.plan, taps, self._drafting, enter, entry)
 
     def _resumable(self, tokens: Series[int], parents: Series[int]) -> tuple[int, list[Tensor]]:
         """The layer at which leading scratch rows go on, and their states there."""
@@ -167,7 +174,7 @@ class Sequence:
                 raise ValueError(
                     f"kept rows must be a path of scratch rows, got {list(rows)}: {row} can't follow {previous}"
                 )
-            if self._rows[row].plan != FULL:
+            if self._rows[row].plan != self.plan:
                 raise ValueError(f"scratch row {row} was computed with layers left out; complete it first")
             previous = row
         committed = len(self.ids)
@@ -209,7 +216,7 @@ class Sequence:
             place = len(self.ids) - len(ids)
             own = None if states is None else states[place : place + len(chunk) or None]
             parents = range(ROOT, len(chunk) - 1)
-            rows = await self._run(chunk, parents, want, FULL, taps, self._drafting, states=own)
+            rows = await self._run(chunk, parents, want, self.plan, taps, self._drafting, states=own)
             self.keep(range(len(chunk)))
             if want:
                 return rows

@@ -1,67 +1,52 @@
-"""Training an exit adapter on a frozen model's own answers: distillation, several drafted tokens deep.
-
-The base runs once over each text, before; training reads its states from disk. A run that was killed goes on from its last
-checkpoint as if nothing had happened.
-"""
+"""An exit adapter as a student: begun from the frozen base, taught several drafted tokens deep on its own states."""
 
 from __future__ import annotations
 
-import math
-import os
-from collections.abc import Iterator, Mapping
-from dataclasses import dataclass
-from itertools import chain, count, islice
+from collections.abc import Mapping
 from pathlib import Path
 from typing import Any, final
 
 import torch
-from safetensors import SafetensorError
-from safetensors.torch import load_file, save_file
+import torch.nn.functional as F
 from torch import Tensor, nn
 
-from ..models.adapter_file import AdapterShape
-from .adapter_block import ExitAdapter
-from .adapter_data import AdapterBatch, AdapterData
-from .adapter_loss import Chosen, adapter_loss, chain_hits, passes_of
+from ..models.adapter_file import AdapterFile, AdapterShape, write_adapter
+from ..models.identity import Identity
+from .adapter_block import ExitAdapter, Past
+from .distil import Student
+from .distil_data import DistilBatch
 from .frozen import Frozen
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class AdapterRecipe:
-    """passes: how many drafted tokens deep; fade: the weight of each against the one before. rows: a batch's size.
+@final
+class AdapterStudent(Student):
+    """The base's embeddings and head [size, D] stay as they are; the adapter is trained."""
 
-    vocabulary: over how many of the most frequent tokens the loss is.
-    """
+    def __init__(self, adapter: ExitAdapter, base: Identity, embeddings: Tensor, head: Tensor) -> None:
+        self.module = self.adapter = adapter
+        self.head = head
+        self._base = base
+        self._embeddings = embeddings
 
-    epochs: int = 3
-    passes: int = 2
-    fade: float = 0.7
-    rows: int = 512
-    learning_rate: float = 1.5e-3
-    warmup: int = 50
-    weight_decay: float = 0.01
-    vocabulary: int = 8192
-    seed: int = 0
+    def passes(self, batch: DistilBatch, count: int) -> list[Tensor]:
+        """With inputs "state" drafted tokens stand on true states, so there is one pass."""
+        past: list[Past] = [[] for _ in self.adapter.layers]
+        states = batch.states.float()
+        if self.adapter.shape.inputs == "state":
+            return [self.adapter.norm(self.adapter(states, None, past))]
+        ahead = F.embedding(batch.ids[:, 1:-1], self._embeddings).to(states.dtype)
+        # the state of the last row would draft what lies behind the text
+        own = states[:, :-1]
+        outs: list[Tensor] = []
+        for _ in range(count):
+            out = self.adapter(own, ahead, past)
+            outs.append(self.adapter.norm(out))
+            own = torch.cat([own[:, :1], out[:, :-1].to(own.dtype)], 1)
+        return outs
 
-    def __post_init__(self) -> None:
-        for name in ("epochs", "passes", "rows", "vocabulary"):
-            if getattr(self, name) < 1:
-                raise ValueError(f"{name} must be at least 1, got {getattr(self, name)}")
-        if not self.fade >= 0:
-            raise ValueError(f"fade must be at least 0, got {self.fade}")
-        if not self.learning_rate > 0:
-            raise ValueError(f"the learning rate must be above 0, got {self.learning_rate}")
-
-
-@dataclass(frozen=True, slots=True)
-class Progress:
-    """After a step: how many of all, the learning rate, the loss, and the KL of each pass."""
-
-    step: int
-    steps: int
-    rate: float
-    loss: float
-    passes: tuple[float, ...]
+    def write(self, directory: Path, ranking: Tensor, trained: Mapping[str, Any]) -> None:
+        adapter = self.adapter
+        write_adapter(AdapterFile(adapter.shape, self._base, adapter.named_weights(), ranking, trained), directory)
 
 
 def new_adapter(shape: AdapterShape, frozen: Frozen, seed: int) -> ExitAdapter:
@@ -87,92 +72,6 @@ def _copy(own: nn.Module, other: nn.Module) -> None:
     for name, parameter in own.named_parameters():
         if name in theirs and theirs[name].shape == parameter.shape:
             parameter.copy_(theirs[name])
-
-
-@final
-class Training:
-    """One run. A checkpoint holds its adapter, its optimiser's state and its step."""
-
-    def __init__(
-        self, adapter: ExitAdapter, frozen: Frozen, chosen: Chosen, data: AdapterData, recipe: AdapterRecipe
-    ) -> None:
-        self.adapter = adapter
-        self._frozen, self._chosen, self._data, self._recipe = frozen, chosen, data, recipe
-        self.steps = recipe.epochs * len(data.groups(recipe.rows, seed=0))
-        self.step = 0
-        self._optimiser = torch.optim.AdamW(
-            adapter.parameters(), lr=recipe.learning_rate, betas=(0.9, 0.95), weight_decay=recipe.weight_decay
-        )
-
-    def run(self) -> Iterator[Progress]:
-        """Every step that is left."""
-        batches = chain.from_iterable(
-            self._data.batches(self._recipe.rows, self._recipe.seed * 1009 + epoch) for epoch in count()
-        )
-        for batch in islice(batches, self.step, self.steps):
-            yield self._advance(batch)
-
-    def _advance(self, batch: AdapterBatch) -> Progress:
-        rate = self._rate()
-        for group in self._optimiser.param_groups:
-            group["lr"] = rate
-        with torch.autocast("cpu", torch.bfloat16):
-            outs = passes_of(self.adapter, batch, self._frozen.embeddings, self._recipe.passes)
-            loss, each = adapter_loss(outs, batch, self._frozen, self._chosen, self._recipe.fade)
-        loss.backward()
-        nn.utils.clip_grad_norm_(self.adapter.parameters(), 1.0)
-        self._optimiser.step()
-        self._optimiser.zero_grad()
-        self.step += 1
-        return Progress(self.step, self.steps, rate, float(loss.detach()), tuple(float(one) for one in each))
-
-    def _rate(self) -> float:
-        """Linear warm-up, then half a cosine to a twentieth."""
-        warm = min(1.0, (self.step + 1) / max(1, self._recipe.warmup))
-        done = min(1.0, self.step / max(1, self.steps))
-        return self._recipe.learning_rate * warm * max(0.05, 0.5 * (1 + math.cos(math.pi * done)))
-
-    def save(self, file: Path) -> None:
-        """Written under another name and moved when complete. Raises ValueError where the disk is full."""
-        tensors = {f"adapter.{name}": value for name, value in self.adapter.state_dict().items()}
-        for number, state in self._optimiser.state_dict()["state"].items():
-            tensors |= {f"optimiser.{number}.{name}": torch.as_tensor(value) for name, value in state.items()}
-        partial = file.with_suffix(".partial")
-        try:
-            save_file({**tensors, "step": torch.tensor(self.step)}, partial)
-            os.replace(partial, file)
-        except (OSError, SafetensorError) as error:
-            partial.unlink(missing_ok=True)
-            raise ValueError(f"can't write the checkpoint {file}: {error}") from error
-
-    def resume(self, file: Path) -> None:
-        tensors = load_file(file)
-        self.step = int(tensors.pop("step"))
-        own = {name.removeprefix("adapter."): value for name, value in tensors.items() if name.startswith("adapter.")}
-        self.adapter.load_state_dict(own)
-        state: dict[int, dict[str, Tensor]] = {}
-        for name, value in tensors.items():
-            if name.startswith("optimiser."):
-                _, number, field = name.split(".")
-                state.setdefault(int(number), {})[field] = value
-        groups = self._optimiser.state_dict()["param_groups"]
-        self._optimiser.load_state_dict({"state": state, "param_groups": groups})
-
-
-def acceptance(
-    adapter: ExitAdapter, frozen: Frozen, chosen: Chosen, data: AdapterData, length: int, rows: int = 4096
-) -> list[float]:
-    """The share of right tokens at each place of greedy drafts of this length, of those that were reached."""
-    tried, right = [0] * length, [0] * length
-    adapter.eval()
-    with torch.inference_mode(), torch.autocast("cpu", torch.bfloat16):
-        for batch in data.batches(rows):
-            outs = passes_of(adapter, batch, frozen.embeddings, length)
-            for number, (asked, hit) in enumerate(chain_hits(outs * (length // len(outs)), batch, frozen, chosen)):
-                tried[number] += asked
-                right[number] += hit
-    adapter.train()
-    return [hit / asked if asked else 0.0 for hit, asked in zip(right, tried, strict=True)]
 
 
 def shape_like(config: Any, exit_layer: int, inputs: str, depth: int) -> AdapterShape:

@@ -1,197 +1,34 @@
-"""A whole training run of an exit adapter: examples, states, steps with checkpoints, and the file at the end."""
+"""A whole training run of an exit adapter."""
 
 from __future__ import annotations
 
-import json
-import shutil
-from collections.abc import Callable, Iterator, Sequence
-from contextlib import ExitStack, closing
-from dataclasses import asdict, dataclass
-from pathlib import Path
-from time import perf_counter
-from typing import Any
+from collections.abc import Callable, Sequence
 
-import torch
-
-from ..drafters.vocabulary import first_ranked
 from ..engine import Engine
-from ..models.adapter_file import AdapterFile, AdapterShape, write_adapter
+from ..models.adapter_file import AdapterShape
 from ..models.identity import Identity
 from ..models.load import Module
-from .adapter import AdapterRecipe, Progress, Training, acceptance, new_adapter
-from .adapter_data import AdapterData, ranking_of
-from .adapter_loss import Chosen
-from .examples import Example, fingerprint, split
+from .adapter import AdapterStudent, new_adapter
+from .distil import Progress
+from .distil_loss import Chosen
+from .distil_run import Begin, DistilReport, DistilRun, distil
+from .examples import Example
 from .frozen import frozen_of
-from .states import StateStore, holds_texts, record_missing
-from .workplace import STATE, Workplace, check_output
-
-DRAFT = 4
-CHECKPOINT = "checkpoint.safetensors"
-STATES = "states"
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class AdapterRun:
-    """What is trained, on what, and where to. stores may lack texts: the model reads those first, into the first store.
-
-    held_out: the share of examples that is never trained on. save_every: steps between checkpoints.
-    """
-
-    shape: AdapterShape
-    recipe: AdapterRecipe
-    examples: Sequence[Example]
-    stores: Sequence[Path]
-    output: Path
-    held_out: float = 0.02
-    save_every: int = 100
-    resume: bool = False
-
-    def __post_init__(self) -> None:
-        if self.save_every < 1:
-            raise ValueError(f"save_every must be at least 1, got {self.save_every}")
-
-
-@dataclass(frozen=True, slots=True)
-class AdapterReport:
-    """acceptance: on held-out answers, the share of right tokens at each place of a greedy draft, where it was reached."""
-
-    output: str
-    steps: int
-    texts: int
-    answer_tokens: int
-    held_out: int
-    acceptance: tuple[float, ...]
-    seconds: float
 
 
 def train_adapter(
-    run: AdapterRun,
+    run: DistilRun[AdapterShape],
     module: Module,
     identity: Identity,
     engine: Callable[[], Engine],
-    begin: Callable[[str, int], Callable[[], None]],
+    begin: Begin,
     log: Callable[[Progress], None],
-) -> AdapterReport:
-    """Train and write. engine opens the model to read texts whose states are not held, and is called only then.
-
-    begin starts a progress bar with so many ticks. Raises ValueError on data that can't be used, another run in the
-    output's place, or a full disk.
-    """
-    begun = perf_counter()
-    learn, out = split(run.examples, run.held_out, run.recipe.seed)
+) -> DistilReport:
+    """An adapter for this model; raises what distil raises."""
     frozen = frozen_of(module.model)
-    ranking = ranking_of(learn)
-    tokens = torch.tensor(first_ranked(ranking.tolist(), run.recipe.vocabulary, len(frozen.head)))
-    chosen = Chosen(tokens, frozen.head[tokens].float())
-    check_output(run.output, run.resume)
-    about = _about(run, identity)
-    place = Workplace(run.output, about, _dear)
-    place.open()
-    with place.guarded(), ExitStack() as stack:
-        stores = [stack.enter_context(closing(store)) for store in _stores(run, place.path, identity)]
-        _fill(stores, run.examples, engine, begin)
-        layers = int(frozen.config.num_hidden_layers)
-        data, held = (AdapterData(some, stores, run.shape.exit_layer, layers) for some in (learn, out))
+
+    def student(chosen: Chosen, examples: Sequence[Example]) -> AdapterStudent:
         adapter = new_adapter(run.shape, frozen, run.recipe.seed)
-        training = Training(adapter, frozen, chosen, data, run.recipe)
-        _steps(training, place, run.save_every, begin, log)
-        accepted = acceptance(adapter, frozen, chosen, held, DRAFT)
-        trained = {
-            **about,
-            "acceptance": accepted,
-            "held_out": len(out),
-            "steps": training.steps,
-            "seconds": perf_counter() - begun,
-        }
-        done = place.path / "adapter"
-        shutil.rmtree(done, ignore_errors=True)
-        write_adapter(AdapterFile(run.shape, identity, adapter.named_weights(), ranking, trained), done)
-        place.finish(done, place.path / "logs")
-    return AdapterReport(
-        output=str(run.output),
-        steps=training.steps,
-        texts=len(learn),
-        answer_tokens=sum(len(one.ids) - one.start for one in learn),
-        held_out=len(out),
-        acceptance=tuple(accepted),
-        seconds=perf_counter() - begun,
-    )
+        return AdapterStudent(adapter, identity, frozen.embeddings, chosen.head)
 
-
-def _dear(place: Path) -> Sequence[Path]:
-    """The states that were read: most of a run's time."""
-    return [place / STATES] if holds_texts(place / STATES) else []
-
-
-def _about(run: AdapterRun, identity: Identity) -> dict[str, Any]:
-    """What makes this run the same run."""
-    return {
-        "shape": asdict(run.shape),
-        "recipe": asdict(run.recipe),
-        "base": identity.as_dict(),
-        "data": fingerprint(run.examples),
-        "held_out_share": run.held_out,
-    }
-
-
-def _stores(run: AdapterRun, place: Path, identity: Identity) -> Iterator[StateStore]:
-    layers = sorted({run.shape.exit_layer, identity.num_layers})
-    for path in run.stores or [place / STATES]:
-        yield StateStore.opened(path, layers, identity.hidden_size, identity.weights)
-
-
-def _fill(
-    stores: Sequence[StateStore],
-    examples: Sequence[Example],
-    engine: Callable[[], Engine],
-    begin: Callable[[str, int], Callable[[], None]],
-) -> None:
-    texts = [one.ids[:-1] for one in examples]
-    missing = [text for text in texts if not any(text in store for store in stores)]
-    if missing:
-        tick = begin("reading texts", len(missing))
-        record_missing(engine(), stores[0], missing, tick)
-
-
-def _steps(
-    training: Training,
-    place: Workplace,
-    save_every: int,
-    begin: Callable[[str, int], Callable[[], None]],
-    log: Callable[[Progress], None],
-) -> None:
-    known = place.checkpoint()
-    if known is not None:
-        training.resume(known / CHECKPOINT)
-    logs = place.path / "logs"
-    logs.mkdir(exist_ok=True)
-    tick = begin("training", training.steps - training.step)
-    log_file = logs / "log.jsonl"
-    _forget_later(log_file, training.step)
-    with log_file.open("a", encoding="utf-8") as file:
-        for now in training.run():
-            file.write(json.dumps(asdict(now)) + "\n")
-            log(now)
-            tick()
-            if now.step % save_every == 0 and now.step < now.steps:
-                file.flush()
-                _checkpoint(training, place, known)
-                known = place.checkpoint()
-
-
-def _forget_later(log_file: Path, step: int) -> None:
-    """Leave out of a log the steps that are taken again, and a line that a kill cut off."""
-    if log_file.exists():
-        lines = log_file.read_text(encoding="utf-8").splitlines(keepends=True)
-        log_file.write_text("".join(lines[:step]), encoding="utf-8")
-
-
-def _checkpoint(training: Training, place: Workplace, old: Path | None) -> None:
-    folder = place.path / f"checkpoint-{training.step}"
-    folder.mkdir(exist_ok=True)
-    training.save(folder / CHECKPOINT)
-    # written last: a checkpoint without it is not whole
-    (folder / STATE).write_text(json.dumps({"step": training.step}), encoding="utf-8")
-    if old is not None and old != folder:
-        shutil.rmtree(old)
+    return distil(run, run.shape.exit_layer, student, frozen, identity, engine, begin, log)

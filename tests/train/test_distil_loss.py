@@ -25,27 +25,42 @@ from forerun.models.pool import Pool
 from forerun.models.runner import HFRunner
 from forerun.models.sequence import Sequence
 from forerun.testing import VOCABULARY, tiny_model
-from forerun.train.adapter import AdapterRecipe
 from forerun.train.adapter_block import ExitAdapter
-from forerun.train.adapter_data import AdapterBatch, AdapterData
-from forerun.train.adapter_loss import Chosen, adapter_loss, chain_hits, passes_of, target_rows
+from forerun.train.distil import DistilRecipe
+from forerun.train.distil_data import DistilBatch, DistilData
+from forerun.train.distil_loss import Chosen, chain_hits, distil_loss, target_rows
 from forerun.train.examples import Example
 
-from .adapting import KINDS, LAYERS, answered, base, everything, exact, file_of, frozen, run, shape, store_of, training
+from .adapting import (
+    KINDS,
+    LAYERS,
+    adapter_of,
+    answered,
+    base,
+    everything,
+    exact,
+    file_of,
+    frozen,
+    run,
+    shape,
+    store_of,
+    student,
+    training,
+)
 
 DEEP = 3
 RUNNERS: dict[str, Any] = {"hf": lambda: HFRunner(base()), "lean": lambda: LeanRunner.from_model(tiny_model("llama"))}
 
 
 @pytest.fixture(scope="module")
-def data(tmp_path_factory: pytest.TempPathFactory) -> Iterator[dict[int, AdapterData]]:
+def data(tmp_path_factory: pytest.TempPathFactory) -> Iterator[dict[int, DistilData]]:
     """By the exit layer."""
     store = store_of(tmp_path_factory.mktemp("states"), answered())
-    yield {layer: AdapterData(answered(), [store], layer, LAYERS) for layer in (2, LAYERS)}
+    yield {layer: DistilData(answered(), [store], layer, LAYERS) for layer in (2, LAYERS)}
     store.close()
 
 
-def one_batch(data: AdapterData) -> AdapterBatch:
+def one_batch(data: DistilData) -> DistilBatch:
     (batch,) = data.batches(10_000)
     return exact(batch, data.examples, data.exit_layer)
 
@@ -88,7 +103,7 @@ def drafted_rows(
 @pytest.mark.parametrize("runner", RUNNERS)
 @pytest.mark.parametrize(("inputs", "exit_layer"), KINDS)
 def test_what_training_sees_is_what_drafting_sees(
-    data: dict[int, AdapterData],
+    data: dict[int, DistilData],
     inputs: str,
     exit_layer: int,
     runner: str,
@@ -98,7 +113,7 @@ def test_what_training_sees_is_what_drafting_sees(
     adapter = random_adapter(inputs, exit_layer, depth)
     batch = one_batch(data[exit_layer])
     with torch.no_grad():
-        outs = passes_of(adapter, batch, frozen().embeddings, DEEP)
+        outs = student(adapter).passes(batch, DEEP)
     # with inputs "state" each row reads a true state, whatever its place; else row i foretells token i + 2
     ahead = 1 if inputs == "state" else 2
     assert len(outs) == (1 if inputs == "state" else DEEP)
@@ -112,10 +127,10 @@ def test_what_training_sees_is_what_drafting_sees(
             torch.testing.assert_close(row, seen, atol=1e-4, rtol=1e-4)
 
 
-def test_passes_that_did_not_draw_on_own_states_would_be_noticed(data: dict[int, AdapterData]) -> None:
+def test_passes_that_did_not_draw_on_own_states_would_be_noticed(data: dict[int, DistilData]) -> None:
     adapter = random_adapter("state+token", LAYERS)
     with torch.no_grad():
-        outs = passes_of(adapter, one_batch(data[LAYERS]), frozen().embeddings, DEEP)
+        outs = student(adapter).passes(one_batch(data[LAYERS]), DEEP)
     rows = [out[0, 4:8] for out in outs]
     assert (rows[0] - rows[1]).abs().max() > 1e-2
     assert (rows[1] - rows[2]).abs().max() > 1e-2
@@ -123,7 +138,7 @@ def test_passes_that_did_not_draw_on_own_states_would_be_noticed(data: dict[int,
 
 @pytest.mark.parametrize(("inputs", "exit_layer"), KINDS)
 def test_the_rows_stand_for_the_tokens_that_they_foretell(
-    data: dict[int, AdapterData], inputs: str, exit_layer: int
+    data: dict[int, DistilData], inputs: str, exit_layer: int
 ) -> None:
     batch = one_batch(data[exit_layer])
     outs = [torch.zeros(len(batch.ids), batch.last.shape[1] - (inputs != "state"), 1)]
@@ -134,7 +149,7 @@ def test_the_rows_stand_for_the_tokens_that_they_foretell(
     assert int(learnt.sum()) == sum(len(one.ids) - max(one.start, 1 + (inputs != "state")) for one in answered())
 
 
-def by_hand(outs: list[Tensor], batch: AdapterBatch, fade: float) -> tuple[float, list[float]]:
+def by_hand(outs: list[Tensor], batch: DistilBatch, fade: float) -> tuple[float, list[float]]:
     last, learnt = target_rows(outs, batch)
     each: list[float] = []
     for number, out in enumerate(outs):
@@ -151,37 +166,37 @@ def by_hand(outs: list[Tensor], batch: AdapterBatch, fade: float) -> tuple[float
 
 @pytest.mark.parametrize(("inputs", "exit_layer"), KINDS)
 def test_the_loss_is_the_faded_mean_of_each_passs_divergence(
-    data: dict[int, AdapterData], inputs: str, exit_layer: int
+    data: dict[int, DistilData], inputs: str, exit_layer: int
 ) -> None:
     batch = one_batch(data[exit_layer])
     with torch.no_grad():
-        outs = passes_of(random_adapter(inputs, exit_layer), batch, frozen().embeddings, 2)
-        loss, each = adapter_loss(outs, batch, frozen(), everything(), 0.5)
+        outs = student(random_adapter(inputs, exit_layer)).passes(batch, 2)
+        loss, each = distil_loss(outs, everything().head, batch, frozen(), everything(), 0.5)
         expected, parts = by_hand(outs, batch, 0.5)
     assert float(loss) == pytest.approx(expected, rel=1e-4)
     assert [float(one) for one in each] == pytest.approx(parts, rel=1e-4)
 
 
-def test_the_loss_is_none_where_the_adapter_says_what_the_target_says(data: dict[int, AdapterData]) -> None:
+def test_the_loss_is_none_where_the_adapter_says_what_the_target_says(data: dict[int, DistilData]) -> None:
     batch = one_batch(data[2])
     outs = [frozen().head_rows(batch.last)]
-    loss, _ = adapter_loss(outs, batch, frozen(), everything(), 0.5)
+    loss, _ = distil_loss(outs, everything().head, batch, frozen(), everything(), 0.5)
     assert float(loss) == pytest.approx(0, abs=1e-5)
-    (hits,) = chain_hits(outs, batch, frozen(), everything())
+    (hits,) = chain_hits(outs, everything().head, batch, frozen(), everything())
     assert hits[0] == hits[1] > 0
 
 
 def test_texts_too_short_for_a_second_drafted_token_do_not_spoil_the_loss(
-    tmp_path: Path, data: dict[int, AdapterData]
+    tmp_path: Path, data: dict[int, DistilData]
 ) -> None:
     for ids in ((5, 6), (5, 6, 7)):
         texts = [Example(ids, 1)]
         store = store_of(tmp_path / str(len(ids)), texts)
-        batch = next(AdapterData(texts, [store], LAYERS, LAYERS).batches(100))
+        batch = next(DistilData(texts, [store], LAYERS, LAYERS).batches(100))
         store.close()
         adapter = random_adapter("state+token", LAYERS)
-        outs = passes_of(adapter, batch, frozen().embeddings, 3)
-        loss, each = adapter_loss(outs, batch, frozen(), everything(), 0.5)
+        outs = student(adapter).passes(batch, 3)
+        loss, each = distil_loss(outs, everything().head, batch, frozen(), everything(), 0.5)
         loss.backward()
         assert loss.isfinite()
         assert [float(one) for one in each[1:]] == [0, 0]
@@ -189,14 +204,14 @@ def test_texts_too_short_for_a_second_drafted_token_do_not_spoil_the_loss(
 
 
 @pytest.fixture(scope="module")
-def skilled(data: dict[int, AdapterData]) -> dict[tuple[str, int], ExitAdapter]:
+def skilled(data: dict[int, DistilData]) -> dict[tuple[str, int], ExitAdapter]:
     """Adapters that have learnt these texts a little."""
     made: dict[tuple[str, int], ExitAdapter] = {}
-    recipe = AdapterRecipe(epochs=20, passes=3, rows=80, learning_rate=5e-3, warmup=5, vocabulary=VOCABULARY)
+    recipe = DistilRecipe(epochs=20, passes=3, rows=80, learning_rate=5e-3, warmup=5, vocabulary=VOCABULARY)
     for inputs, layer in KINDS:
         learning = training(data[layer], inputs, recipe)
         assert all(now.step > 0 for now in learning.run())
-        made[inputs, layer] = learning.adapter
+        made[inputs, layer] = adapter_of(learning)
     return made
 
 
@@ -212,7 +227,7 @@ def accepted(engine: Engine, ids: tuple[int, ...], length: int) -> int:
 
 @pytest.mark.parametrize(("inputs", "exit_layer"), KINDS)
 def test_chain_hits_are_what_decoding_accepts(
-    data: dict[int, AdapterData],
+    data: dict[int, DistilData],
     skilled: dict[tuple[str, int], ExitAdapter],
     inputs: str,
     exit_layer: int,
@@ -223,8 +238,8 @@ def test_chain_hits_are_what_decoding_accepts(
     texts = [replace(one, start=one.start + 1) for one in answered()]
     batch = one_batch(replace(data[exit_layer], examples=texts))
     with torch.no_grad():
-        outs = passes_of(adapter, batch, frozen().embeddings, DEEP)
-        hits = chain_hits(outs * (DEEP // len(outs)), batch, frozen(), everything())
+        outs = student(adapter).passes(batch, DEEP)
+        hits = chain_hits(outs * (DEEP // len(outs)), everything().head, batch, frozen(), everything())
     write_adapter(file_of(adapter), tmp_path / "adapter")
     engine = load(
         base(),
@@ -244,11 +259,12 @@ def test_chain_hits_are_what_decoding_accepts(
     assert right[0] < tried[0]
 
 
-def test_a_restricted_vocabulary_can_not_be_right_outside_of_itself(data: dict[int, AdapterData]) -> None:
+def test_a_restricted_vocabulary_can_not_be_right_outside_of_itself(data: dict[int, DistilData]) -> None:
     batch = one_batch(data[2])
     outs = [frozen().head_rows(batch.last)]
     answers = {token for one in answered() for token in one.ids[one.start :]}
     held = torch.tensor(sorted(answers)[: len(answers) // 2])
-    ((tried, right),) = chain_hits(outs, batch, frozen(), Chosen(held, frozen().head[held]))
+    chosen = Chosen(held, frozen().head[held])
+    ((tried, right),) = chain_hits(outs, chosen.head, batch, frozen(), chosen)
     expected = sum(int(token) in set(held.tolist()) for one in answered() for token in one.ids[one.start :])
     assert (tried, right) == (sum(len(one.ids) - one.start for one in answered()), expected)

@@ -1,4 +1,4 @@
-"""Batches for an exit adapter: texts of like length together, their states from disk, and which rows are learnt from."""
+"""Batches for a student: texts of like length together, their states from disk, and which rows are learnt from."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ NOISE = 24
 
 
 @dataclass(frozen=True, slots=True, eq=False)
-class AdapterBatch:
+class DistilBatch:
     """T rows, those of the texts' tokens but the last, filled up behind. ids [B, T + 1].
 
     states [B, T, D] at the exit, last [B, T, D] behind the last layer; learnt [B, T]: the rows of the target whose next
@@ -32,7 +32,7 @@ class AdapterBatch:
 
 
 @dataclass(frozen=True, slots=True, eq=False)
-class AdapterData:
+class DistilData:
     """Texts and where their states are; layers: the exit's and the last."""
 
     examples: Sequence[Example]
@@ -40,7 +40,7 @@ class AdapterData:
     exit_layer: int
     num_layers: int
 
-    def batches(self, rows: int, seed: int | None = None) -> Iterator[AdapterBatch]:
+    def batches(self, rows: int, seed: int | None = None) -> Iterator[DistilBatch]:
         """Every text once, some `rows` rows a batch; in random order with a seed, else by length."""
         for group in self.groups(rows, seed):
             yield self._batch(group)
@@ -58,7 +58,7 @@ class AdapterData:
             rng.shuffle(groups)
         return groups
 
-    def _batch(self, group: Sequence[Example]) -> AdapterBatch:
+    def _batch(self, group: Sequence[Example]) -> DistilBatch:
         longest = max(len(one.ids) for one in group)
         width = self.stores[0].width
         ids = torch.zeros(len(group), longest, dtype=torch.long)
@@ -73,7 +73,7 @@ class AdapterData:
             at_the_end = self.exit_layer == self.num_layers
             states[i, :length] = last[i, :length] if at_the_end else store.read(read, self.exit_layer)
             learnt[i, example.start - 1 : length] = True
-        return AdapterBatch(ids, states, last, learnt)
+        return DistilBatch(ids, states, last, learnt)
 
 
 def ranking_of(examples: Sequence[Example]) -> Tensor:
