@@ -14,6 +14,7 @@ from .bench import bench
 from .calibrate import calibrate
 from .compare import compare
 from .demo import demo
+from .design import design
 from .export import export
 from .generate import generate
 from .listing import drafters, models
@@ -32,7 +33,7 @@ app = typer.Typer(
     pretty_exceptions_enable=False,
     context_settings={"help_option_names": ["-h", "--help"]},
 )
-for command in (generate, compare, bench, calibrate, tune, demo, trace, simulate, models, drafters):
+for command in (generate, compare, bench, calibrate, tune, design, demo, trace, simulate, models, drafters):
     app.command()(command)
 app.add_typer(policies)
 app.add_typer(train)

@@ -1,0 +1,100 @@
+"""What a round spends outside of forwards, measured on the real loop with a drafter that has no model.
+
+It hands over rows of logits that are there already and tokens that are known to be right, or wrong, so that a round has
+everything but the draft's forwards: laws, verification, keeping, text. Of each answer's time the target's forwards are taken
+off; what is left is shared out among rounds, drafted and emitted tokens by least squares.
+"""
+
+from __future__ import annotations
+
+from collections.abc import AsyncGenerator, Sequence
+from dataclasses import dataclass, replace
+from typing import final
+
+import numpy as np
+import torch
+from torch import Tensor
+
+from ..core import Context, Round, Step
+from ..drafters.base import Drafter
+from ..drafters.chain import next_step
+from ..engine import Engine
+from ..models.request import Rows
+from ..policies.base import LengthPolicy
+from ..timed import timed_answer
+from .throughput import Overhead
+
+TOKENS = 49
+K = 6
+REPEATS = 5
+
+
+@final
+class Scripted(Drafter):
+    """Drafts `said` behind the first `known` tokens of a text, each one off by `wrong`."""
+
+    def __init__(self, said: Sequence[int], known: int, logits: Tensor, wrong: int) -> None:
+        self._said, self._known, self._wrong = said, known, wrong
+        self._rows = Rows(logits, logits)
+
+    async def draft(self, context: Context) -> AsyncGenerator[Step]:
+        drafted: list[int] = []
+        for token in self._said[len(context.ids) - self._known :]:
+            step = next_step(self._rows, context, drafted)
+            drafted.append((token + self._wrong) % self._rows.logits.shape[-1])
+            yield replace(step, tokens=(drafted[-1],))
+
+
+@final
+class _Watched(LengthPolicy):
+    """Stops after k steps and adds up what the rounds took in forwards."""
+
+    def __init__(self, k: int) -> None:
+        self._k = k
+        self.rounds = self.drafted = self.emitted = 0
+        self.forwards = 0.0
+
+    def should_stop(self, steps: Sequence[Step]) -> bool:
+        return len(steps) >= self._k
+
+    def observe(self, steps: Sequence[Step], round: Round) -> None:
+        self.rounds += 1
+        self.drafted += len(round.draft)
+        self.emitted += len(round.tokens)
+        self.forwards += round.timing.forward
+
+
+@dataclass(frozen=True, slots=True)
+class _Run:
+    rounds: int
+    drafted: int
+    emitted: int
+    ms: float
+
+
+def measure_overhead(engine: Engine, prefix: int, repeats: int = REPEATS) -> Overhead:
+    """Of the engine's loop, behind a prompt of `prefix` tokens: plain, with wrong drafts and with right ones, in turns."""
+    vocabulary = engine.runner.vocab_size
+    prompt = [(7 * i + 3) % vocabulary for i in range(prefix)]
+    tokens = TOKENS if engine.runner.max_length is None else min(TOKENS, engine.runner.max_length - prefix)
+    options = {"max_new_tokens": tokens, "ignore_eos": True}
+    said = list(engine.generate(prompt, speculate=False, **options).ids)
+    logits = torch.zeros(1, vocabulary)
+
+    def run(k: int, wrong: int) -> _Run:
+        watched = _Watched(k)
+        scripted = engine.using(lambda target: Scripted(said, prefix, logits, wrong), lambda: watched)
+        _, seconds = timed_answer(scripted, prompt, options)
+        spent = max(seconds - watched.forwards, 0.0)
+        return _Run(watched.rounds, watched.drafted, watched.emitted, 1000 * spent)
+
+    runs = [run(k, wrong) for _ in range(repeats) for k, wrong in ((0, 0), (K, 1), (K, 0))]
+    return _shared_out(runs)
+
+
+def _shared_out(runs: Sequence[_Run]) -> Overhead:
+    """By least squares on each answer's total; what comes out below 0 is noise."""
+    counts = np.array([[one.rounds, one.drafted, one.emitted] for one in runs], dtype=float)
+    found = np.linalg.lstsq(counts, np.array([one.ms for one in runs]), rcond=None)[0]
+    round_ms, drafted, emitted = (max(float(value), 0.0) for value in found)
+    return Overhead(round_ms, drafted, emitted)

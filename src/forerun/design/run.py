@@ -1,0 +1,198 @@
+"""From a target, shapes, drafts and a log to a recommendation: measure, guess what is not measured, predict, rank."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import ExitStack
+from dataclasses import dataclass, replace
+from typing import Any
+
+from ..drafters.base import Drafter
+from ..engine import Engine
+from ..models.draft_shape import DraftShape
+from .acceptance import Guess, Seen, guess_from
+from .bursts import PREFIX, REPEATS, measure, room_for
+from .candidates import Candidate, Listened, listen
+from .charges import Charges, Row, charges_of
+from .log import Logged, coverage
+from .overhead import measure_overhead
+from .shapes import Size, by_layer, distinct, size_of
+from .throughput import DraftTimes, Loop, Prediction, best, check_acceptance, needed, rounds_of
+from .untrained import UntrainedDraft, plan_of, untrained
+
+GOAL = 1.3
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Setup:
+    """config: the target's text configuration; weights: its format, as costs name it, held what it was loaded with.
+
+    shapes are ranked, equal ones only compared with each other. known: measured acceptances of trained shapes.
+    configs: the candidates' text configurations.
+    """
+
+    config: Any
+    weights: str
+    held: str = ""
+    shapes: Sequence[DraftShape] = ()
+    equal: Sequence[DraftShape] = ()
+    known: Sequence[tuple[DraftShape, float]] = ()
+    candidates: Sequence[Candidate] = ()
+    configs: Sequence[Any] = ()
+    log: Sequence[Logged] = ()
+    prefix: int = PREFIX
+    repeats: int = REPEATS
+
+    def __post_init__(self) -> None:
+        for _, acceptance in self.known:
+            check_acceptance(acceptance)
+        if self.candidates and not self.log:
+            raise ValueError("candidates are judged by the target's answers: give a log, from forerun train answers")
+        if not self.shapes and not self.candidates:
+            raise ValueError(
+                "there is nothing to compare: give a shape, or a candidate with a log, or leave the grid on"
+            )
+
+    @property
+    def ticks(self) -> int:
+        """How often design ticks."""
+        return self.repeats + 2 + len(self.candidates) * len(self.log)
+
+
+@dataclass(frozen=True, slots=True)
+class Untrained:
+    """A shape. covered: the share of the log's tokens in its vocabulary; acceptance is guessed, of such tokens or not.
+
+    break_even and for_goal: the acceptances that it needs to be as fast as plain decoding, and GOAL times as fast.
+    """
+
+    shape: DraftShape
+    size: Size
+    times: DraftTimes
+    covered: float
+    acceptance: float
+    prediction: Prediction
+    break_even: float | None
+    for_goal: float | None
+
+
+@dataclass(frozen=True, slots=True)
+class Trained:
+    """A candidate; its rounds are those of the log."""
+
+    candidate: Candidate
+    shape: DraftShape
+    size: Size
+    times: DraftTimes
+    listened: Listened
+    prediction: Prediction
+
+
+@dataclass(frozen=True, slots=True)
+class Design:
+    """shapes and candidates: the fastest by prediction first. charges: None where no shapes were compared."""
+
+    prefix: int
+    loop: Loop
+    guess: Guess
+    shapes: tuple[Untrained, ...]
+    candidates: tuple[Trained, ...]
+    charges: Charges | None
+
+
+def design(engine: Engine, setup: Setup, tick: Callable[[], None] = lambda: None) -> Design:
+    """Measure and predict; tick is called setup.ticks times. The engine is a plain one.
+
+    Raises UnsupportedOption on a shape that is none of a draft's, a candidate with another tokenizer or a shorter context.
+    """
+    prefix = room_for(setup.prefix, engine.runner.max_length)
+    listened = [listen(engine, one, setup.log, tick) for one in setup.candidates]
+    shapes = distinct([*setup.shapes, *setup.equal])
+    with ExitStack() as stack:
+        drafts = list(_untrained(engine, setup, shapes, prefix))
+        for number, one in enumerate(setup.candidates):
+            _, drafter = stack.enter_context(one.on(engine).lent(()))
+            drafts.append((_key(number, one), drafter))
+        measured = measure(engine.runner, drafts, (engine.name, setup.weights), prefix, tick, setup.repeats)
+    loop = Loop(measured.verify, measured.plain, measure_overhead(engine, prefix))
+    tick()
+    trained = [
+        _trained(setup, number, heard, loop, measured.drafts[_key(number, setup.candidates[number])])
+        for number, heard in enumerate(listened)
+    ]
+    guess = guess_from(list(_seen(setup, trained)))
+    found = {shape: _judged(setup, shape, guess, loop, measured.drafts[shape.name]) for shape in shapes}
+    return Design(
+        prefix=prefix,
+        loop=loop,
+        guess=guess,
+        shapes=tuple(sorted((found[shape] for shape in distinct(setup.shapes)), key=_speed)),
+        candidates=tuple(sorted(trained, key=_speed)),
+        charges=charges_of([_row(found[shape]) for shape in setup.equal], [_row(one) for one in found.values()]),
+    )
+
+
+def _key(number: int, candidate: Candidate) -> str:
+    return f"candidate {number + 1} ({candidate.name})"
+
+
+def _row(one: Untrained) -> Row:
+    return one.shape, one.size.read, one.times.later
+
+
+def _speed(one: Untrained | Trained) -> float:
+    return -one.prediction.tokens_per_second
+
+
+def _untrained(
+    engine: Engine, setup: Setup, shapes: Sequence[DraftShape], prefix: int
+) -> Iterator[tuple[str, Drafter]]:
+    for shape in shapes:
+        shape.check(setup.config)
+    for deepest, alike in by_layer(shapes).items():
+        runner = untrained(setup.config, deepest, engine, setup.held)
+        for shape in alike:
+            yield shape.name, UntrainedDraft(runner, plan_of(runner, shape), prefix)
+
+
+def _trained(setup: Setup, number: int, listened: Listened, loop: Loop, times: DraftTimes) -> Trained:
+    candidate, config = setup.candidates[number], setup.configs[number]
+    own = DraftShape.of(config)
+    shape = replace(own, vocabulary=min(candidate.vocabulary or own.vocabulary, own.vocabulary))
+    weights = str(candidate.options.get("weights") or setup.weights)
+    prediction = best(loop, times, listened.heard.rounds)
+    return Trained(candidate, shape, size_of(shape, config, weights), times, listened, prediction)
+
+
+def _seen(setup: Setup, trained: Sequence[Trained]) -> Iterator[Seen]:
+    """What is known of acceptance: as if each draft could say every token."""
+    whole = size_of(DraftShape.of(setup.config), setup.config, setup.weights).layers
+    for shape, acceptance in setup.known:
+        size = size_of(shape, setup.config, setup.weights).layers
+        yield Seen(size / whole, min(acceptance / _covered(setup, shape), 1.0))
+    for one in trained:
+        yield Seen(one.size.layers / whole, min(one.listened.heard.acceptance / _covered(setup, one.shape), 1.0))
+
+
+def _covered(setup: Setup, shape: DraftShape) -> float:
+    """1 where no log tells what a cut vocabulary misses."""
+    vocabulary = int(setup.config.vocab_size)
+    if not setup.log or shape.vocabulary >= vocabulary:
+        return 1.0
+    return max(coverage(setup.log, shape.vocabulary, vocabulary), 0.01)
+
+
+def _judged(setup: Setup, shape: DraftShape, guess: Guess, loop: Loop, times: DraftTimes) -> Untrained:
+    size, covered = size_of(shape, setup.config, setup.weights), _covered(setup, shape)
+    whole = size_of(DraftShape.of(setup.config), setup.config, setup.weights).layers
+    alpha = covered * guess.at(size.layers / whole)
+    return Untrained(
+        shape=shape,
+        size=size,
+        times=times,
+        covered=covered,
+        acceptance=alpha,
+        prediction=best(loop, times, lambda k: rounds_of(alpha, k)),
+        break_even=needed(loop, times, 1.0),
+        for_goal=needed(loop, times, GOAL),
+    )

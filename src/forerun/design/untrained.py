@@ -1,0 +1,94 @@
+"""Models with random weights in a draft's shape, on the runner that forerun would use for a draft of the target.
+
+What a forward costs doesn't depend on the weights' values. Layers of one kind are alike, so one deep model stands for all
+that are shallower: they are its early exits.
+"""
+
+from __future__ import annotations
+
+from collections.abc import AsyncGenerator
+from collections.abc import Sequence as Series
+from dataclasses import replace
+from typing import Any, final
+
+import torch
+from transformers import AutoConfig, AutoModelForCausalLM
+
+from ..core import Context, Step
+from ..drafters.base import Drafter
+from ..drafters.chain import chained
+from ..engine import Engine
+from ..models.draft_shape import DraftShape, spread_layers
+from ..models.gguf import converted
+from ..models.lean import LeanRunner
+from ..models.load import dtype_of
+from ..models.locate import locate
+from ..models.plan import FULL, LayerPlan
+from ..models.quiet import quiet
+from ..models.request import Rows
+from ..models.runner import HFRunner, Runner
+from ..models.sequence import Sequence
+
+
+def config_of(model: str, dtype: str | None = None, trust_remote_code: bool = False) -> Any:
+    """The text configuration of a model that can be opened by this name in this dtype."""
+    path = locate(model, trust_remote_code)
+    directory = converted(path, dtype_of(dtype) or torch.bfloat16) if path.is_file() else path
+    with quiet():
+        read = AutoConfig.from_pretrained(directory, trust_remote_code=trust_remote_code, local_files_only=True)
+    return read.get_text_config()
+
+
+def untrained(config: Any, shape: DraftShape, engine: Engine, weights: str) -> Runner:
+    """A runner of the shape's size, in the target's dtype, device and weights; its head is whole.
+
+    config: the target's. Raises UnsupportedOption where the shape is none of a draft's, or the weights have no such
+    matrices.
+    """
+    shape.check(config)
+    total = int(config.num_hidden_layers)
+    own = shape.config(config, spread_layers(shape.layers, total))
+    with torch.random.fork_rng(devices=[]):
+        torch.manual_seed(0)
+        model = AutoModelForCausalLM.from_config(own, dtype=engine.runner.dtype).to(engine.runner.device).eval()
+    if isinstance(engine.runner, LeanRunner):
+        return LeanRunner.from_model(model, weights, shape.name)
+    return HFRunner(model, shape.name)
+
+
+def plan_of(runner: Runner, shape: DraftShape) -> LayerPlan:
+    """The plan under which a model with as many layers or more costs what a draft of the shape does.
+
+    Raises UnsupportedOption where this runner can't restrict its head.
+    """
+    head = "" if shape.vocabulary == runner.vocab_size else runner.add_head(range(shape.vocabulary))
+    whole = shape.layers == runner.num_layers
+    plan = replace(FULL if whole else LayerPlan.early_exit(shape.layers, runner.num_layers), head=head)
+    runner.check_plan(plan)
+    return plan
+
+
+@final
+class UntrainedDraft(Drafter):
+    """Drafts as a model of some shape would take its time to, behind the first `known` tokens. For measuring alone."""
+
+    branches = True
+
+    def __init__(self, runner: Runner, plan: LayerPlan, known: int) -> None:
+        self._sequence = Sequence(runner, drafting=True)
+        self._plan, self._known = plan, known
+        self._read = 0
+
+    def draft(self, context: Context) -> AsyncGenerator[Step]:
+        return chained(self, context)
+
+    async def begin(self, context: Context) -> Rows | None:
+        if not self._sequence.ids:
+            await self._sequence.sync(context.ids[: self._known])
+        self._sequence.drop()
+        new = context.ids[self._known :]
+        self._read = len(new)
+        return await self._sequence.forward(new, plan=self._plan, want=1)
+
+    async def extend(self, tokens: Series[int], parents: Series[int]) -> Rows | None:
+        return await self._sequence.forward(tokens, [self._read + parent for parent in parents], self._plan)
