@@ -180,7 +180,7 @@ def test_a_branch_has_the_rows_that_a_chain_of_its_tokens_has(
         async def rows(path: tuple[int, ...] = path) -> AsyncGenerator[torch.Tensor]:
             with engine.lent(IDS) as (sequence, drafter):
                 await sequence.sync(IDS[:-1], drafter.taps)
-                inner = vars(drafter)["_inner"]
+                inner = vars(drafter)["inner"]
                 await inner.begin(Context(list(IDS), Seeded(0), sampling))
                 for node, token in enumerate(path):
                     behind = await inner.extend([token], [node - 1])

@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 import torch
 
-from forerun.drafters.tree_growth import Chosen, Drawn, Offers, best_first
+from forerun.drafters.tree_growth import Chosen, Drawn, Offers, affordable, best_first
 from forerun.law import Categorical, Law
 
 PROBS = [0.5, 0.3, 0.15, 0.05]
@@ -113,3 +113,10 @@ def test_nothing_is_drawn_that_is_not_taken() -> None:
 def test_a_token_of_probability_zero_is_no_child() -> None:
     sure, _ = Drawn(Categorical(torch.tensor([1.0, 0.0])), [(0, 1.0)], 1.0, lambda law: law.quantile(0.5)), None
     assert len(best_first([sure, Chosen([], 1.0)], 0, (0.0,) * 9)) == 1
+
+
+@pytest.mark.parametrize(
+    ("worth", "node", "fine"), [(0.5, 0, True), (0.49, 0, False), (0.5, 1, False), (0.6, 1, True), (1.0, 2, False)]
+)
+def test_a_node_may_be_had_at_its_price_and_none_behind_the_last(worth: float, node: int, fine: bool) -> None:
+    assert affordable(worth, node, (0.5, 0.6)) == fine

@@ -1,8 +1,9 @@
-"""What drafters of trees and graphs share: the drafter that they branch, and where a branch stands."""
+"""What drafters of trees and graphs share: the drafter that they branch, what they ask of it, and where a branch stands."""
 
 from __future__ import annotations
 
 from collections.abc import Mapping
+from collections.abc import Sequence as Series
 from dataclasses import dataclass
 from typing import Any
 
@@ -11,8 +12,9 @@ from torch import Tensor
 from ..core import ROOT, Context
 from ..errors import InvalidLogits, UnsupportedOption
 from ..law import Law, PointMass
+from ..models.request import Rows
 from ..sampling import ranked
-from .base import DRAFTERS, WITH_LAW, DrafterFactory, Parts
+from .base import DRAFTERS, WITH_LAW, Drafter, DrafterFactory, Parts
 
 
 @dataclass(frozen=True, slots=True)
@@ -51,3 +53,31 @@ def read_row(
             return None, []
         raise
     return None if isinstance(law, PointMass) else law, ranking
+
+
+class Branched(Drafter):
+    """Another drafter (inner), branched. forwards: how many rows each forward of it had, of the last draft begun."""
+
+    def __init__(self, inner: Drafter) -> None:
+        self.taps = inner.taps
+        self.identity = inner.identity
+        self.inner = inner
+        self.forwards: list[int] = []
+
+    async def _begin(self, context: Context) -> Rows | None:
+        self.forwards = []
+        return self._counted(await self.inner.begin(context))
+
+    async def _extend(self, tokens: Series[int], parents: Series[int]) -> Rows | None:
+        return self._counted(await self.inner.extend(tokens, parents))
+
+    def _counted(self, rows: Rows | None) -> Rows | None:
+        if rows is not None:
+            self.forwards.append(len(rows.logits))
+        return rows
+
+    async def read(self, ids: Series[int], given: int) -> Rows:
+        return await self.inner.read(ids, given)
+
+    def close(self) -> None:
+        self.inner.close()

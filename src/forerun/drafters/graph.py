@@ -26,10 +26,10 @@ from ..models.request import Rows
 from ..models.sequence import Sequence
 from ..verify import Rule
 from .base import DRAFTERS, Drafter, DrafterFactory, Parts
-from .branches import branching, read_row
+from .branches import Branched, branching, read_row
 from .graph_lossy import stochastic
 from .graph_nodes import Graph
-from .tree_growth import Child, Chosen, best_first
+from .tree_growth import Child, Chosen, affordable, best_first
 from .tree_prices import pricing
 
 RULES: dict[str, Rule | None] = {"exact": None, "stochastic-lossy": stochastic}
@@ -75,18 +75,14 @@ def gathered(rows: Series[Tensor]) -> Tensor:
 
 
 @final
-class GraphDraft(Drafter):
-    """Another drafter, branched and merged."""
-
+class GraphDraft(Branched):
     def __init__(self, inner: Drafter, limits: Limits, verification: str = "exact") -> None:
-        self.taps = inner.taps
-        self.identity = inner.identity
+        super().__init__(inner)
         self.rule = RULES[verification]
-        self._inner = inner
         self._limits = limits
 
     async def draft(self, context: Context) -> AsyncGenerator[Step]:
-        rows = await self._inner.begin(context)
+        rows = await self._begin(context)
         if rows is None:
             return
         graph, known = Graph(context.ids, self._limits.m), {ROOT: self._read(rows, 0, ROOT, (), context)}
@@ -112,7 +108,7 @@ class GraphDraft(Drafter):
             if not asked:
                 continue
             tokens = [graph.path(node)[-1] for node in asked]
-            rows = await self._inner.extend(tokens, [known[graph.parent(node)].row for node in asked])
+            rows = await self._extend(tokens, [known[graph.parent(node)].row for node in asked])
             if rows is None:
                 return
             seconds, first = rows.seconds, len(known) - 1
@@ -120,7 +116,7 @@ class GraphDraft(Drafter):
                 known[node] = self._read(rows, i, first + i, graph.path(node), context)
 
     def _read(self, rows: Rows, i: int, row: int, path: tuple[int, ...], context: Context) -> _Known:
-        law, ranking = read_row(rows.logits[i], path, context, self._limits.n, self._inner.partial)
+        law, ranking = read_row(rows.logits[i], path, context, self._limits.n, self.inner.partial)
         least = self._limits.sibling * ranking[0][1] if ranking else 0.0
         best = {token: p for token, p in ranking if p >= least}
         return _Known(row, best, law, rows.logits[i], rows.hidden[i])
@@ -142,15 +138,8 @@ class GraphDraft(Drafter):
 
     def _goes_on(self, child: Child, behind: _Known, nodes: int, context: Context) -> bool:
         """Whether a node may have children."""
-        prices = self._limits.prices
-        dear = nodes >= len(prices) or child.confidence < prices[nodes]
-        return not dear and behind.best[child.token] >= self._limits.leaf and child.token not in context.eos
-
-    async def read(self, ids: Series[int], given: int) -> Rows:
-        return await self._inner.read(ids, given)
-
-    def close(self) -> None:
-        self._inner.close()
+        likely = behind.best[child.token] >= self._limits.leaf
+        return likely and affordable(child.confidence, nodes, self._limits.prices) and child.token not in context.eos
 
 
 @DRAFTERS("graph", source="Gong et al., arXiv 2407.16207")

@@ -23,8 +23,8 @@ from ..errors import UnsupportedOption
 from ..law import Law
 from ..models.request import Rows
 from .base import DRAFTERS, Drafter, DrafterFactory, Parts
-from .branches import Branch, branching, read_row
-from .tree_growth import Chosen, Drawn, Offers, best_first
+from .branches import Branch, Branched, branching, read_row
+from .tree_growth import Chosen, Drawn, Offers, affordable, best_first
 from .tree_prices import pricing
 
 SIBLINGS = ("drawn", "chosen")
@@ -40,18 +40,14 @@ class Shape:
 
 
 @final
-class Tree(Drafter):
-    """Another drafter, branched."""
-
+class Tree(Branched):
     def __init__(self, inner: Drafter, shape: Shape) -> None:
-        self.taps = inner.taps
-        self.identity = inner.identity
-        self._inner = inner
+        super().__init__(inner)
         self._shape = shape
 
     async def draft(self, context: Context) -> AsyncGenerator[Step]:
         level, nodes, known = [Branch()], 0, 0
-        rows = await self._inner.begin(context)
+        rows = await self._begin(context)
         while rows is not None:
             offers = self._offers(rows, level, context)
             taken = best_first(offers, nodes, self._shape.prices)
@@ -68,14 +64,15 @@ class Tree(Drafter):
                 effort=Effort(forwards=1),
             )
             nodes += len(taken)
+            # no child is worth more than its parent, and one that ends the text has none
             further = [
                 (nodes - len(taken) + i, level[index], child)
                 for i, (index, child) in enumerate(taken)
-                if self._goes_on(child.token, child.confidence, nodes, context)
+                if affordable(child.confidence, nodes, self._shape.prices) and child.token not in context.eos
             ]
             if not further:
                 return
-            rows = await self._inner.extend(
+            rows = await self._extend(
                 [child.token for _, _, child in further], [parent.row for _, parent, _ in further]
             )
             level = [
@@ -93,23 +90,12 @@ class Tree(Drafter):
             return context.chance.propose(law, start + len(level[0].path), start, drawn - 1)
 
         def offers(row: Tensor, branch: Branch) -> Offers:
-            law, ranking = read_row(row, branch.path, context, self._shape.n, self._inner.partial)
+            law, ranking = read_row(row, branch.path, context, self._shape.n, self.inner.partial)
             if law is None or not self._shape.drawn:
                 return Chosen(ranking, branch.confidence)
             return Drawn(law, ranking, branch.confidence, propose)
 
         return [offers(rows.logits[i], branch) for i, branch in enumerate(level)]
-
-    def _goes_on(self, token: int, confidence: float, nodes: int, context: Context) -> bool:
-        """Whether a node may have children: one that ends the text has none, and no child is worth more than its parent."""
-        prices = self._shape.prices
-        return nodes < len(prices) and confidence >= prices[nodes] and token not in context.eos
-
-    async def read(self, ids: Series[int], given: int) -> Rows:
-        return await self._inner.read(ids, given)
-
-    def close(self) -> None:
-        self._inner.close()
 
 
 @DRAFTERS("tree", source="Miao et al., arXiv 2305.09781; Jeon et al., arXiv 2402.14160; Li et al., arXiv 2406.16858")

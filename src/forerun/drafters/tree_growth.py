@@ -94,15 +94,20 @@ class Drawn(Offers):
         self.worth = self._reached * (1 + best / max(self._mass, best)) / 2
 
 
+def affordable(worth: float, node: int, prices: Sequence[float]) -> bool:
+    """Whether a draft's node of this number may be had: it is worth its price, and there is one."""
+    return node < len(prices) and worth >= prices[node]
+
+
 def best_first(offers: Sequence[Offers], nodes: int, prices: Sequence[float]) -> list[tuple[int, Child]]:
     """Children with the index of the offers that they are from, in the order in which they were taken.
 
-    nodes: how many the draft has. The i-th node of a draft is taken if it is worth prices[i]; there is no further one.
+    nodes: how many the draft has. The i-th node of a draft is taken if it is worth prices[i]; none is behind the last price.
     """
     waiting = [(-one.worth, index) for index, one in enumerate(offers) if one.worth > 0]
     heapify(waiting)
     taken: list[tuple[int, Child]] = []
-    while waiting and nodes + len(taken) < len(prices) and -waiting[0][0] >= prices[nodes + len(taken)]:
+    while waiting and affordable(-waiting[0][0], nodes + len(taken), prices):
         index = waiting[0][1]
         taken.append((index, offers[index].take()))
         if offers[index].worth > 0:
