@@ -82,7 +82,28 @@ def test_the_curve_begins_with_nothing_left_out(on: forerun.Engine, answers: lis
     assert curve[-1]["cost"] == pytest.approx(1 - 0.1 * curve[-1]["skipped"])
 
 
-def test_without_time_for_all_damages_there_are_none_and_the_search_does_without(
+def test_where_time_ends_before_every_damage_is_known_the_known_ones_are_told(
+    on: forerun.Engine, answers: list[Recorded], tmp_path: Path
+) -> None:
+    class Impatient(Scripted):
+        """The time for damages is over once the third sublayer was tried."""
+
+        asked = 0
+
+        def now(self) -> float:
+            self.asked += 1
+            return 0.0 if self.asked < 12 else 60.0
+
+    sets = found(on, answers, tmp_path, Impatient(), until=100.0)
+    whole = found(on, answers, tmp_path / "whole")
+    assert 0 < len(sets.damages) < 8
+    assert sets.damages == {name: whole.damages[name] for name in sets.damages}
+    assert sets.curve[0]["match_rate"] == 1.0
+    assert sets.curve[-1]["skipped"] <= len(sets.damages)
+    assert any(one["name"].startswith("greedy") for one in sets.tried)
+
+
+def test_without_time_for_any_damage_there_is_none_and_no_search(
     on: forerun.Engine, answers: list[Recorded], tmp_path: Path
 ) -> None:
     sets = found(on, answers, tmp_path, until=0.0)

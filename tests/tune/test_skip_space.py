@@ -68,4 +68,4 @@ def test_starting_points_begin_with_the_empty_set_and_are_all_different() -> Non
         assert next(iter(starts.items())) == ("nothing", LayerPlan())
         assert len(set(starts.values())) == len(starts)
     assert {"greedy 8", "greedy 15", "greedy 30", "llama-2-13b scaled"} < set(starts)
-    assert not any(name.startswith("greedy") for name in starting_points(SPACE))
+    assert not any(name.startswith("greedy") for name in starting_points(SPACE, {}))

@@ -7,6 +7,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
+from itertools import chain
 from pathlib import Path
 from typing import Any, final
 
@@ -16,7 +17,7 @@ from ..errors import UnsupportedModel
 from ..models.plan import FULL, LayerPlan
 from .journal import Journal
 from .machine import Machine
-from .match_rate import MatchRate, PlanCost, Proxy, Recorded, damages
+from .match_rate import MatchRate, PlanCost, Proxy, Recorded
 from .skip_search import Budget, SkipSearch, Tried
 from .skip_space import SkipSpace, Sublayer, starting_points
 
@@ -29,8 +30,8 @@ NO_TIME = "no time was left"
 class Sets:
     """What was found. plans: the best sets by name, those that leave something out.
 
-    damages: the share of tokens that a sublayer's absence loses, complete or empty. tried: the search's trials. curve: sets
-    of the least harmful sublayers, ever larger. reason: why nothing was searched, "" if something was.
+    damages: the share of tokens that a sublayer's absence loses, of those that there was time for. tried: the search's
+    trials. curve: sets of the least harmful sublayers, ever larger. reason: why nothing was searched, "" if something was.
     """
 
     plans: Mapping[str, LayerPlan] = field(default_factory=dict)
@@ -83,7 +84,7 @@ class SetSearch:
         self._answers = self._answers[: self._affordable(halfway)]
         self._rate = MatchRate(self._engine.runner, self._answers)
         damaged = self._damages(halfway, tick)
-        curve = [] if damaged is None else self._curve(damaged, cost)
+        curve = self._curve(damaged, cost) if damaged else []
         tried = self._search(cost, damaged, until, tick)
         timed = sorted(
             (one for one in tried if not one["screened"] and one["skipped"]),
@@ -91,7 +92,7 @@ class SetSearch:
         )
         return Sets(
             {one["name"]: _plan(one) for one in timed[:BEST]},
-            {} if damaged is None else {f"{kind} {layer}": value for (kind, layer), value in damaged.items()},
+            {f"{kind} {layer}": value for (kind, layer), value in damaged.items()},
             tried,
             curve,
             "" if tried else NO_TIME,
@@ -122,19 +123,22 @@ class SetSearch:
         found = self._journal.kept("match rate", _told(plan), lambda: {"rate": self._rate(plan)})
         return float(found["rate"])
 
-    def _damages(self, until: float, tick: Callable[[str], None]) -> dict[Sublayer, float] | None:
-        """None where the time is too short to try every sublayer."""
-        for plan in (FULL, *(self._space.without([one]) for one in self._space.sublayers)):
-            known = self._journal.known("match rate", _told(plan)) is not None
-            if not known and self._journal.spent >= until:
-                return None
-            self._kept_rate(plan)
+    def _damages(self, until: float, tick: Callable[[str], None]) -> dict[Sublayer, float]:
+        """Of as many sublayers as the time allows; every third first, so that no part of the model is left out."""
+        whole = self._kept_rate(FULL)
+        all_of_them = self._space.sublayers
+        found: dict[Sublayer, float] = {}
+        for one in chain.from_iterable(all_of_them[first::3] for first in range(3)):
+            plan = self._space.without([one])
+            if self._journal.known("match rate", _told(plan)) is None and self._journal.spent >= until:
+                break
+            found[one] = whole - self._kept_rate(plan)
             tick("damage of single sublayers")
-        return damages(self._kept_rate, self._space)
+        return found
 
     def _curve(self, damaged: Mapping[Sublayer, float], cost: PlanCost) -> list[dict[str, Any]]:
         """Less is more: the sets of the least harmful sublayers, and what each promises."""
-        ordered = sorted(self._space.sublayers, key=lambda one: damaged[one])
+        ordered = sorted(damaged, key=lambda one: damaged[one])
         sizes = sorted({round(len(ordered) * share / 12) for share in range(9)})
         proxy = Proxy(self._kept_rate, cost, self._target)
         found: list[dict[str, Any]] = []
@@ -145,7 +149,7 @@ class SetSearch:
         return found
 
     def _search(
-        self, cost: PlanCost, damaged: Mapping[Sublayer, float] | None, until: float, tick: Callable[[str], None]
+        self, cost: PlanCost, damaged: Mapping[Sublayer, float], until: float, tick: Callable[[str], None]
     ) -> list[Mapping[str, Any]]:
         """The finished trials; [] where no time was left to begin. A search that ended is not begun again."""
 

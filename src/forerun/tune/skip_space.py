@@ -87,19 +87,19 @@ PUBLISHED = {
 
 
 def greedy_sets(space: SkipSpace, damages: Mapping[Sublayer, float]) -> Iterator[tuple[str, LayerPlan]]:
-    """Named sets of the sublayers that do the least damage alone: an eighth, a quarter and a half of all."""
-    ordered = sorted(space.sublayers, key=lambda one: damages[one])
+    """Named sets of the sublayers that do the least damage alone: an eighth, a quarter and a half of those tried."""
+    ordered = sorted(damages, key=lambda one: damages[one])
     for size in sorted({max(1, round(len(ordered) * share)) for share in GREEDY_SHARES}):
         yield f"greedy {size}", space.without(ordered[:size])
 
 
-def starting_points(space: SkipSpace, damages: Mapping[Sublayer, float] | None = None) -> dict[str, LayerPlan]:
+def starting_points(space: SkipSpace, damages: Mapping[Sublayer, float]) -> dict[str, LayerPlan]:
     """Named sets to begin with, the empty one first; equal ones once, under the first name.
 
-    damages are match_rate.damages of every sublayer; without them there are no greedy sets.
+    damages: the share of tokens that a sublayer's absence loses, of those tried; of none there are no greedy sets.
     """
     named = {"nothing": LayerPlan()}
-    if damages is not None:
+    if damages:
         named.update(greedy_sets(space, damages))
     named.update((f"{name} scaled", one.scaled(space.num_layers)) for name, one in PUBLISHED.items())
     seen: dict[LayerPlan, str] = {}
