@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import pytest
 
+from forerun.models.plan import FULL, LayerPlan
 from forerun.models.pool import Pool
 from forerun.models.runner import HFRunner
 from forerun.models.sequence import Sequence
@@ -80,3 +81,9 @@ def test_a_second_turn_reuses_the_first_ones_prefix_and_says_the_same(runner: HF
     request = sequence.sync(second).send(None)
     assert request.tokens == tuple(second[20:])
     assert off(finish(sequence.sync(second)).logits, own_logits(model, second)[-1:]) < 1e-4
+
+
+def test_a_new_sequence_has_the_pools_plan(runner: HFRunner) -> None:
+    plan = LayerPlan(weights="int4")
+    assert Pool(runner, plan=plan).take([1]).plan == plan
+    assert Pool(runner).take([1]).plan == FULL

@@ -10,6 +10,7 @@ from torch import Tensor
 
 from forerun.core import ROOT
 from forerun.models.layers import decoder_layers
+from forerun.models.lean import LeanRunner
 from forerun.models.plan import FULL, LayerPlan
 from forerun.models.request import Rows
 from forerun.models.runner import HFRunner
@@ -383,3 +384,37 @@ def test_the_random_walk_notices_a_broken_cache(model, runner, monkeypatch, muta
 )
 def test_the_shared_prefix_ends_at_the_first_difference(one: list[int], other: list[int], shared: int) -> None:
     assert shared_prefix(one, other) == shared_prefix(other, one) == shared
+
+
+def small_head(tokens: tuple[int, ...] = (3, 5, 8)) -> Sequence:
+    """A sequence all of whose rows pass a head of these tokens."""
+    runner = LeanRunner.from_model(tiny_model("llama"))
+    return Sequence(runner, drafting=True, plan=LayerPlan(head=runner.add_head(tokens)))
+
+
+def test_a_sequence_under_a_plan_of_its_own_keeps_rows_of_that_plan() -> None:
+    sequence = small_head()
+    whole = Sequence(sequence.runner)
+    rows, expected = (finish(one.sync(text(10))) for one in (sequence, whole))
+    held = rows.logits.isfinite()
+    assert held.nonzero()[:, 1].tolist() == [3, 5, 8]
+    assert off(rows.logits[held], expected.logits[held]) < 1e-5
+    finish(sequence.forward([1, 2]))
+    sequence.drop()
+    finish(sequence.complete([1], [ROOT]))
+    sequence.keep([0])
+    assert sequence.ids == [*text(10), 1]
+
+
+def test_rows_of_another_plan_are_not_kept_under_a_plan_of_its_own() -> None:
+    sequence = small_head()
+    finish(sequence.sync(text(4)))
+    finish(sequence.forward([1], plan=FULL))
+    with pytest.raises(ValueError, match="computed with layers left out"):
+        sequence.keep([0])
+
+
+@pytest.mark.parametrize("plan", [EXIT, SKIP])
+def test_a_plan_that_leaves_out_layers_is_no_sequences_own(runner: HFRunner, plan: LayerPlan) -> None:
+    with pytest.raises(ValueError, match="a sequence's own plan must keep all layers"):
+        Sequence(runner, plan=plan)

@@ -9,7 +9,7 @@ import pytest
 import torch
 from torch import Tensor
 
-from forerun.errors import UnsupportedOption
+from forerun.errors import UnsupportedModel, UnsupportedOption
 from forerun.models.draft_shape import DraftShape
 from forerun.testing import FAMILIES, tiny_model
 from forerun.train.draft_init import Cut, check_cut, narrower, new_draft
@@ -19,6 +19,7 @@ from .adapting import answered
 
 IDS = torch.tensor([answered()[0].ids])
 TEXTS = [one.ids for one in answered()]
+UNLIKE = ("deepseek_v3", "llama4_text")
 
 
 def whole(config: Any, **changes: int) -> DraftShape:
@@ -43,7 +44,15 @@ def test_all_layers_of_any_family_are_the_target_again(family: str) -> None:
     torch.testing.assert_close(logits(cut_of(model)), logits(model), atol=1e-5, rtol=1e-5)
 
 
-@pytest.mark.parametrize("family", sorted(FAMILIES))
+@pytest.mark.parametrize("family", UNLIKE)
+def test_layers_that_differ_in_kind_are_refused_where_they_do_not_fit(family: str) -> None:
+    model = tiny_model(family)
+    with pytest.raises(UnsupportedModel, match="differ in kind, and 1, 3 don't stand in a shallower one"):
+        cut_of(model, (1, 3))
+    assert cut_of(model, (0, 1)).config.num_hidden_layers == 2
+
+
+@pytest.mark.parametrize("family", sorted(FAMILIES.keys() - set(UNLIKE)))
 def test_some_layers_are_the_target_with_the_others_silent(family: str) -> None:
     """Compared by weights: a family may place what a layer is by how many there are."""
     model = tiny_model(family)

@@ -17,7 +17,7 @@ import torch
 from torch import Tensor
 from transformers import AutoModelForCausalLM
 
-from ..errors import UnsupportedOption
+from ..errors import UnsupportedModel, UnsupportedOption
 from ..models.draft_shape import DraftShape
 from ..models.layers import decoder_layers
 from .stirred import Stirred
@@ -59,7 +59,7 @@ def check_cut(cut: Cut, config: Any) -> None:
 def new_draft(model: Any, cut: Cut, seen: Stirred | None) -> Any:
     """A transformers model in float32 that begins so; the target stays as it is.
 
-    seen is needed where the draft is narrower. Raises what check_cut raises.
+    seen is needed where the draft is narrower. Raises what check_cut raises, and UnsupportedModel where layers aren't alike.
     """
     config = model.config.get_text_config()
     check_cut(cut, config)
@@ -78,6 +78,11 @@ def new_draft(model: Any, cut: Cut, seen: Stirred | None) -> Any:
         for place, layer in enumerate(layers)
         for name, value in weights.layers[layer].items()
     }
+    if draft.state_dict().keys() != weights.rest.keys() | taken.keys():
+        raise UnsupportedModel(
+            f"the layers of {type(model).__name__} differ in kind, and {', '.join(map(str, layers))} don't stand in a "
+            "shallower one; take layers from the first on"
+        )
     draft.load_state_dict({**weights.rest, **taken})
     draft.generation_config = model.generation_config
     return draft
@@ -94,7 +99,7 @@ class _Parts:
 
 def _prefix(model: Any) -> str:
     layers = decoder_layers(model)
-    return next(name for name, module in model.named_modules() if module is layers)
+    return str(next(name for name, module in model.named_modules() if module is layers))
 
 
 def _parts(model: Any) -> _Parts:

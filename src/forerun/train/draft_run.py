@@ -36,7 +36,7 @@ class DraftStudent(Student):
     """A transformers model, whose embeddings and head are not trained."""
 
     def __init__(self, draft: Any, tokenizer: Any | None, tokens: Tensor) -> None:
-        self.module = draft
+        self.module = self._draft = draft
         self._tokenizer = tokenizer
         for table in (draft.get_input_embeddings(), draft.get_output_embeddings()):
             table.requires_grad_(False)
@@ -44,12 +44,12 @@ class DraftStudent(Student):
 
     def passes(self, batch: DistilBatch, count: int) -> list[Tensor]:
         # rows are filled up behind, where a causal model doesn't look
-        out = self.module.base_model(input_ids=batch.ids[:, :-1], use_cache=False)
+        out = self._draft.base_model(input_ids=batch.ids[:, :-1], use_cache=False)
         return [out.last_hidden_state]
 
     def write(self, directory: Path, ranking: Tensor, trained: Mapping[str, Any]) -> None:
         with quiet():
-            deepcopy(self.module).to(torch.bfloat16).save_pretrained(directory)
+            deepcopy(self._draft).to(torch.bfloat16).save_pretrained(directory)
             if self._tokenizer is not None:
                 self._tokenizer.save_pretrained(directory)
         write_draft(DraftFile(ranking, len(self.head), trained), directory)
