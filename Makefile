@@ -4,7 +4,7 @@ VENV := .venv
 BIN := $(VENV)/bin
 READY := $(VENV)/.ready
 
-.PHONY: demo test lint format bench bench-qwen peers layerskip exit-adapter clean
+.PHONY: demo test lint format bench bench-qwen peers layerskip exit-adapter draft clean
 
 demo: $(READY)
 	$(BIN)/forerun demo
@@ -45,8 +45,8 @@ bench-qwen: $(READY)
 		--weights int4 --categories mt_bench,qa,math_reasoning --per-category 3 --max-new-tokens 64 \
 		--methods $(PEERS)/models/pair.json,default --predict --json benchmarks/qwen-pair-int4.json
 
-# training, what it gives and what it costs: one and a half hours for layerskip, several for exit-adapter, on two cores; weights
-# go to RUNS
+# training, what it gives and what it costs: one and a half hours for layerskip, several for exit-adapter, one for draft once
+# the answers are there, on two cores; weights go to RUNS
 RUNS ?= .runs
 GRAMMAR = $(RUNS)/grammar
 FINE_TUNE = --data $(GRAMMAR)/train.jsonl --schedule cosine --steps 250 --save-every 50
@@ -71,12 +71,12 @@ layerskip: $(READY)
 SHARDS = 0 1
 PROMPTS = $(BIN)/forerun train prompts smollm2 --dtype bfloat16 --exclude $(SUITE)
 ANSWERS = $(BIN)/forerun train answers smollm2 --dtype bfloat16 --exclude $(SUITE) --max-new-tokens 160
-ADAPTER = $(BIN)/forerun train exit-adapter smollm2 --seed 0 \
-	$(foreach i,$(SHARDS),--data $(RUNS)/answers-$i.jsonl --states $(RUNS)/states-$i)
+FIRST = $(foreach i,$(SHARDS),--data $(RUNS)/answers-$i.jsonl --states $(RUNS)/states-$i)
+ADAPTER = $(BIN)/forerun train exit-adapter smollm2 --seed 0 $(FIRST)
 # the states of the second round are those behind the last layer alone
 WIDE = $(foreach i,$(SHARDS),--data $(RUNS)/wide-answers-$i.jsonl --states $(RUNS)/wide-states-$i)
 
-exit-adapter: $(READY) $(PEERS)/.ready
+$(RUNS)/.answers: $(READY)
 	for i in $(SHARDS); do \
 		$(PROMPTS) -o $(RUNS)/prompts-$$i.jsonl --count 2500 --seed $$i && \
 		$(ANSWERS) $(RUNS)/prompts-$$i.jsonl -o $(RUNS)/answers-$$i.jsonl --states $(RUNS)/states-$$i --layers 10,15,30 && \
@@ -85,6 +85,9 @@ exit-adapter: $(READY) $(PEERS)/.ready
 		$(ANSWERS) $(RUNS)/wide-$$i.jsonl -o $(RUNS)/wide-answers-$$i.jsonl --max-prompt 512 \
 			--states $(RUNS)/wide-states-$$i --layers 30 || exit 1; \
 	done
+	touch $@
+
+exit-adapter: $(READY) $(PEERS)/.ready $(RUNS)/.answers
 	$(ADAPTER) $(WIDE) --exit-layer 30 --epochs 3 -o $(RUNS)/adapter-30
 	$(ADAPTER) --exit-layer 15 --inputs state --epochs 3 -o $(RUNS)/adapter-15
 	$(ADAPTER) --exit-layer 10 --inputs state --epochs 3 -o $(RUNS)/adapter-10
@@ -95,6 +98,19 @@ exit-adapter: $(READY) $(PEERS)/.ready
 		--methods default,benchmarks/methods/hybrid-carved.json,$(RUNS)/methods/adapter.json,$(RUNS)/methods/hybrid.json
 	$(BENCH) --weights int4 --per-category 4 --methods default,$(RUNS)/methods/hybrid-int4.json \
 		--peers llama.cpp --peer-python llama.cpp=$(PEERS)/llamacpp/bin/python --json benchmarks/adapters/int4.json
+
+# a draft model cut from the first, tenth, twentieth and last layer; raced on prompts held out of its training, and on SUITE
+draft: $(READY) $(RUNS)/.answers
+	$(BIN)/forerun train draft smollm2 --seed 0 $(FIRST) $(WIDE) --shape layers=4,vocabulary=8192 --epochs 3 -o $(RUNS)/draft-4
+	$(BIN)/python benchmarks/drafts/held_out.py $(RUNS)/held_out.jsonl smollm2 \
+		$(foreach i,$(SHARDS),--data $(RUNS)/answers-$i.jsonl) $(foreach i,$(SHARDS),--data $(RUNS)/wide-answers-$i.jsonl) \
+		$(foreach i,$(SHARDS),--prompts $(RUNS)/prompts-$i.jsonl --prompts $(RUNS)/wide-$i.jsonl)
+	$(BIN)/python benchmarks/drafts/methods.py $(RUNS)/draft-4 $(RUNS)/methods
+	$(BIN)/forerun bench smollm2 --suite $(RUNS)/held_out.jsonl --threads $(shell nproc) --per-category 24 --max-new-tokens 96 \
+		--dtype bfloat16 --methods $(RUNS)/methods/draft-2.json,$(RUNS)/methods/draft-3.json,$(RUNS)/methods/draft.json \
+		--json benchmarks/drafts/held_out.json
+	$(BENCH) --dtype bfloat16 --per-category 2 --max-new-tokens 96 --json benchmarks/drafts/spec_bench.json \
+		--methods $(RUNS)/methods/draft-2.json,$(RUNS)/methods/draft.json,$(RUNS)/methods/hybrid-draft.json
 
 # other engines, each in an environment of its own; llama.cpp is compiled, which takes some ten minutes
 peers: $(PEERS)/.ready
