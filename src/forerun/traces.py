@@ -18,6 +18,8 @@ from .core import Signals
 from .cost import Costs
 from .jsonl import read_lines
 from .models.heads import Pair
+from .traced_branches import Branches, as_dict, from_dict
+from .traced_signals import numbers_of, signals_from
 
 FORMAT = 1
 MARK = "forerun_trace"
@@ -29,12 +31,14 @@ class Position:
 
     signals[i] are of drafted[i], None where the drafter computed no law (lookup). hidden [n, D], where it was kept, are the
     rows that produced the tokens. A draft that is shorter than the trace's depth ended by itself or by the answer's room.
+    branches, where the drafter branches another one, are its draft, and `drafted` is the other one's chain.
     """
 
     drafted: tuple[int, ...]
     signals: tuple[Signals | None, ...]
     agreed: int
     hidden: Tensor | None = None
+    branches: Branches | None = None
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -99,6 +103,11 @@ class Trace:
     header: TraceHeader
     answers: tuple[TracedAnswer, ...]
 
+    @property
+    def branched(self) -> bool:
+        """Whether it holds trees beside the chains."""
+        return any(one.branches is not None for answer in self.answers for one in answer.positions)
+
     def check(self, pair: Pair) -> None:
         """Raise ValueError unless the trace was made with this model, tokenizer and drafter."""
         difference = self.header.pair.target.difference(pair.target)
@@ -159,7 +168,11 @@ def answer_as_dict(answer: TracedAnswer) -> dict[str, Any]:
         "tokens": list(answer.tokens),
         "room": answer.room,
         "positions": [
-            {"drafted": list(one.drafted), "signals": [_numbers(signals) for signals in one.signals]}
+            {
+                "drafted": list(one.drafted),
+                "signals": [numbers_of(signals) for signals in one.signals],
+                **({} if one.branches is None else {"branches": as_dict(one.branches)}),
+            }
             for one in answer.positions
         ],
     }
@@ -170,7 +183,13 @@ def answer_of(data: Mapping[str, Any], hidden: Path | None) -> TracedAnswer:
     tokens = tuple(data["tokens"])
     rows = [None] * len(tokens) if hidden is None else _hidden_rows(hidden / f"{data['name']}.safetensors", data)
     positions = tuple(
-        position_of(tuple(one["drafted"]), tuple(map(_signals, one["signals"])), tokens[index + 1 :], rows[index])
+        position_of(
+            tuple(one["drafted"]),
+            tuple(map(signals_from, one["signals"])),
+            tokens[index + 1 :],
+            rows[index],
+            from_dict(one["branches"], tokens[index + 1 :]) if "branches" in one else None,
+        )
         for index, one in enumerate(data["positions"])
     )
     if len(positions) != len(tokens) - 1:
@@ -179,7 +198,11 @@ def answer_of(data: Mapping[str, Any], hidden: Path | None) -> TracedAnswer:
 
 
 def position_of(
-    drafted: tuple[int, ...], signals: tuple[Signals | None, ...], follow: Sequence[int], hidden: Tensor | None = None
+    drafted: tuple[int, ...],
+    signals: tuple[Signals | None, ...],
+    follow: Sequence[int],
+    hidden: Tensor | None = None,
+    branches: Branches | None = None,
 ) -> Position:
     """A position whose answer goes on with `follow`."""
     if len(signals) != len(drafted):
@@ -187,27 +210,9 @@ def position_of(
     agreed = 0
     while agreed < min(len(drafted), len(follow)) and drafted[agreed] == follow[agreed]:
         agreed += 1
-    return Position(drafted, signals, agreed, hidden)
+    return Position(drafted, signals, agreed, hidden, branches)
 
 
 def _hidden_rows(file: Path, data: Mapping[str, Any]) -> list[Tensor | None]:
     counts = [len(one["drafted"]) for one in data["positions"]]
     return list(load_file(file)["hidden"].split(counts))
-
-
-def _numbers(signals: Signals | None) -> list[Any] | None:
-    if signals is None:
-        return None
-    return [*map(_short, (signals.confidence, signals.best, signals.entropy)), [_short(value) for value in signals.top]]
-
-
-def _short(value: float) -> float:
-    """Seven digits tell float32 numbers apart well enough, and halve the file."""
-    return float(f"{value:.7g}")
-
-
-def _signals(numbers: Sequence[Any] | None) -> Signals | None:
-    if numbers is None:
-        return None
-    confidence, best, entropy, top = numbers
-    return Signals(confidence, best, entropy, tuple(top))

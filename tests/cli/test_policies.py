@@ -87,6 +87,32 @@ def test_a_policy_is_replayed_with_the_best_fixed_length_and_the_oracle_beside(f
         assert shown in out
 
 
+def test_of_a_trace_of_trees_it_is_said_where_they_beat_the_chain(
+    forerun: Call, tiny: str, prompts: Path, tmp_path: Path
+) -> None:
+    file = tmp_path / "tree.jsonl"
+    flags = ("--drafter", "tree", "--of", "self", "--exit-layer", 3, "--n", 3, "--min-confidence", 0, "--budget", 9)
+    assert forerun("trace", tiny, "--prompts", prompts, *flags, "-o", file, *SHORT).status == 0
+
+    costs = "c=0.1 rows=0.02"
+    told = json.loads(forerun("simulate", file, "--policy", "fixed", "--k", 2, "--costs", costs, "--json").out)
+    assert told["costs"] == costs
+    assert told["drafted_per_round"] > 2, "levels of a tree, not a chain's two tokens"
+    assert told["chain"]["best_fixed"]["drafted_per_round"] <= told["chain"]["best_fixed"]["k"]
+    even = told["beats_chain"]
+    assert (even["c"], even["rows"]) == (0.1, 0.02)
+    wins = told["best_fixed"]["speedup"] > max(told["chain"]["best_fixed"]["speedup"], 1) + 1e-9
+    assert any(low < 0.1 < high for low, high in even["over_c"]) == wins
+
+    out = forerun("simulate", file, "--policy", "fixed", "--k", 2).out
+    for shown in ("tree, fixed k=2", "tree, oracle", "chain, best fixed length", "rows verified", "At c="):
+        assert shown in out
+    assert "costs: calibrated" in out
+    ran = forerun("policies", "compare", file, "--measure", tiny)
+    assert ran.status == 2
+    assert "holds trees; trace the drafter that they branch" in ran.said
+
+
 def test_an_unfinished_trace_is_replayed_with_a_note(forerun: Call, traced: Path) -> None:
     traced.write_text("".join(traced.read_text().splitlines(keepends=True)[:4]))
 

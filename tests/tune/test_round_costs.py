@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from typing import Any
+
 import pytest
 
 from forerun.core import Signals, Step
@@ -17,6 +19,7 @@ from forerun.tune.round_costs import (
 )
 
 from .traced import PROMPTS, by_hand, engine_with
+from .trees import WIDE, branching, tree_by_hand
 
 ABOUT = ("tiny", "HFRunner", "float32")
 COSTS = Costs(
@@ -37,7 +40,35 @@ def test_under_constant_costs_rows_are_free_and_drafted_tokens_cost_c() -> None:
     assert (costs.name, costs.real) == ("c=0.1", False)
 
 
-@pytest.mark.parametrize("name", ["c=-1", "c=", "c=a", "c=inf", "c=nan", "0.1", "measured", ""])
+def test_a_price_of_a_row_is_the_same_share_of_either_models_forward() -> None:
+    costs = constant(0.1, rows=0.05)
+
+    assert [costs.verify_ms(rows, 5) for rows in (1, 2, 5)] == pytest.approx([1, 1.05, 1.2])
+    assert costs.forwards([1, 3, 5]) == pytest.approx(1 + 1.1 + 1.2)
+    assert costs.draft_ms(costs.forwards([3]), 0) == pytest.approx(0.11)
+    assert (costs.name, constant(0.1).forwards([1, 3, 5])) == ("c=0.1 rows=0.05", 3)
+    assert costs_of("c=0.2 rows=0.5", by_hand([(0, [])])) == constant(0.2, 0.5)
+
+
+@pytest.mark.parametrize(
+    "name",
+    [
+        "rows=0.1",
+        "c=0.1 rows=-1",
+        "c=0.1 rows=",
+        "c=0.1 c=0.2",
+        "c=0.1 depth=2",
+        "c=0.1 0.2",
+        "c=-1",
+        "c=",
+        "c=a",
+        "c=inf",
+        "c=nan",
+        "0.1",
+        "measured",
+        "",
+    ],
+)
 def test_costs_that_nobody_knows_are_refused(name: str) -> None:
     with pytest.raises(ValueError, match="costs must be calibrated, or c= and a number"):
         costs_of(name, by_hand([(0, [])]))
@@ -79,6 +110,22 @@ def test_rounds_are_measured_by_rows_steps_and_prompt(drafter: str) -> None:
         assert 5 in costs.target.rows
         assert by_plan[f"read {drafter}"].rows == (4, 8)
         assert by_plan[f"draft {drafter}"].ms(4) > by_plan[f"draft {drafter}"].ms(1)
+
+
+def test_of_a_drafter_that_branches_chains_and_trees_are_measured() -> None:
+    ticks: list[int] = []
+    engine = branching(of="self", **WIDE)
+    options: dict[str, Any] = {"weights": "float32", "max_new_tokens": 12, "tick": lambda: ticks.append(1)}
+    costs = measure(engine, "tree", PROMPTS[:2], 3, **options)
+    by_plan = {cost.plan: cost for cost in costs.costs}
+
+    assert list(by_plan) == ["full", "draft tree", "read tree", "branched tree"]
+    assert len(ticks) == count_answers(2, 3)
+    assert set(by_plan["branched tree"].rows) <= {1, 2, 3, 4}
+    assert max(costs.target.rows) > 4, "trees are verified with more rows than chains of the same depth"
+    chain, tree = (calibrated(tree_by_hand([(1, 1)], costs=costs), branches) for branches in (False, True))
+    assert (chain.draft, tree.draft) == (by_plan["draft tree"], by_plan["branched tree"])
+    assert tree.forwards([4, 7]) == 2
 
 
 def test_lengths_reach_to_the_depth_and_not_beyond() -> None:

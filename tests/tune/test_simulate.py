@@ -12,6 +12,8 @@ import pytest
 import forerun
 from forerun.chance import Seeded
 from forerun.core import Context, Round, Step
+from forerun.drafters.base import Drafter
+from forerun.drafters.branches import Branched
 from forerun.drive import drive
 from forerun.methods import policy_factory
 from forerun.models.heads import Pair
@@ -25,6 +27,7 @@ from forerun.tune.round_costs import RoundCosts, calibrated, constant
 from forerun.tune.simulate import Replay
 
 from .traced import NEW, PAIR, adapter_of, by_hand, engine_with, model, traced
+from .trees import AS_A_CHAIN, WIDE, branching, chain_of
 
 DRAFTERS = ("lookup", "self", "draft_model", "hybrid")
 POLICIES: list[tuple[str, Mapping[str, Any]]] = [
@@ -143,6 +146,7 @@ def test_counts_and_time_follow_from_agreement_and_costs() -> None:
             "acceptance": 3 / 5,
             "discard_rate": 2 / 6,
             "verification_rate": 3 / 6,
+            "draft_forwards_per_token": 5 / 6,
             "held_back_rounds": 0,
             "clipped_rounds": 0,
             "tokens": 6,
@@ -260,3 +264,98 @@ def test_a_trace_of_one_token_answers_has_nothing_to_replay() -> None:
     assert oracle(Replay(by_hand([]), constant(0.1))).speedup == 1
     with pytest.raises(ValueError, match="holds no measured costs"):
         calibrated(by_hand([]))
+
+
+BRANCHING = [("tree", "draft_model"), ("tree", "self"), ("graph", "draft_model"), ("graph", "self")]
+
+
+@pytest.fixture(scope="module", params=BRANCHING, ids=" of ".join)
+def trees(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory) -> tuple[forerun.Engine, Trace]:
+    name, of = request.param
+    engine = branching(name, of, **WIDE)
+    return engine, traced(engine, tmp_path_factory.mktemp("traces") / "trace.jsonl", name)
+
+
+@pytest.mark.parametrize(
+    ("name", "options"),
+    [("fixed", {"k": 1}), ("fixed", {"k": 3}), ("fixed", {"k": 6}), ("threshold", {"confidence": 0.4, "max_steps": 6})],
+    ids=str,
+)
+def test_a_replayed_tree_has_the_rounds_of_the_real_run(
+    trees: tuple[forerun.Engine, Trace], name: str, options: Mapping[str, Any]
+) -> None:
+    engine, trace = trees
+    real = real_rounds(engine.using(engine.drafter, name, policy_options=options), trace)
+    make, seen = policy_factory(name, options), []
+    found = Replay(trace, constant(0.1), branches=True).policy(lambda: Watched(make(), seen))
+
+    rounds = [one for rounds in real for one in rounds if not one.prefill]
+    assert lengths(seen) == lengths(rounds)
+    assert [(one.draft.tokens, one.draft.parents, one.verdict.path) for one in seen] == [
+        (one.draft.tokens, one.draft.parents, one.verdict.path) for one in rounds
+    ]
+    stats = Stats(one for rounds in real for one in rounds)
+    for count in ("rounds", "drafted", "accepted", "merged", "rows_saved", "rows_verified"):
+        assert getattr(found.stats, count) == getattr(stats, count), count
+    assert found.stats.acceptance_per_position == stats.acceptance_per_position
+
+
+def test_a_replay_counts_the_forwards_that_the_drafter_made(trees: tuple[forerun.Engine, Trace]) -> None:
+    engine, trace = trees
+    made: list[int] = []
+
+    class Counting(LengthPolicy):
+        """Reads off, behind each round, how many forwards the running drafter made for it."""
+
+        def should_stop(self, steps: Any) -> bool:
+            return len(steps) >= 5
+
+        def observe(self, steps: Any, round: Round) -> None:
+            drafter = running[-1]
+            assert isinstance(drafter, Branched)
+            made.append(len(drafter.forwards))
+            drafter.forwards = []
+
+    running: list[Drafter] = []
+
+    def drafter(target: Any) -> Drafter:
+        running.append(engine.drafter(target))
+        return running[-1]
+
+    real_rounds(engine.using(drafter, Counting), trace)
+    found = Replay(trace, constant(0.1), branches=True).policy(lambda: Fixed(5))
+    assert found.stats.draft_forwards == sum(made)
+
+
+@pytest.mark.parametrize("of", ["draft_model", "self"])
+def test_a_chain_is_the_same_as_a_chain_and_as_a_tree_without_branches(tmp_path: Path, of: str) -> None:
+    target = model()
+    alone = traced(chain_of(of, target), tmp_path / "chain.jsonl", of)
+    both = traced(branching("tree", of, target, **AS_A_CHAIN), tmp_path / "tree.jsonl", "tree")
+    for costs in (constant(0.1), constant(0.3, rows=0.05)):
+        for name, options in POLICIES:
+            make = policy_factory(name, options)
+            first, *others = (
+                Replay(trace, costs, branches).policy(make)
+                for trace, branches in ((alone, False), (both, False), (both, True))
+            )
+            for other in others:
+                assert other.as_dict() == pytest.approx(first.as_dict()), name
+                assert other.stats.acceptance_per_position == first.stats.acceptance_per_position
+        first, *others = (
+            oracle(Replay(trace, costs, branches)) for trace, branches in ((alone, False), (both, False), (both, True))
+        )
+        assert [one.seconds for one in others] == pytest.approx([first.seconds] * 2)
+
+
+def test_rows_that_cost_something_make_wide_trees_slower(trees: tuple[forerun.Engine, Trace]) -> None:
+    trace = trees[1]
+    free, dear = (Replay(trace, constant(0.1, rows), branches=True).policy(lambda: Fixed(3)) for rows in (0, 0.2))
+
+    assert dear.stats.rounds == free.stats.rounds
+    assert dear.speedup < free.speedup
+
+
+def test_a_trace_of_chains_has_no_trees_to_replay() -> None:
+    with pytest.raises(ValueError, match=r"hand\.jsonl holds chains alone; trace the drafter tree or graph"):
+        Replay(by_hand([(0, [])]), constant(0.1), branches=True)

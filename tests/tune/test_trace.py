@@ -19,6 +19,7 @@ from forerun.traces import read_trace
 from forerun.tune.trace import read_prompts, trace
 
 from .traced import NEW, PROMPTS, asked, engine_with, header_of, model, traced
+from .trees import WIDE, branching, chain_of
 
 
 @pytest.fixture(scope="module")
@@ -157,7 +158,40 @@ def test_a_drafter_without_hidden_states_is_refused_where_they_are_asked_for(tmp
         traced(engine_with("lookup"), tmp_path / "t.jsonl", "lookup", hidden=True)
 
 
-def test_trees_are_refused(tmp_path: Path) -> None:
+@pytest.mark.parametrize(("name", "of"), [("tree", "draft_model"), ("tree", "self"), ("graph", "self")])
+def test_of_a_drafter_that_branches_the_trees_and_the_chains_are_noted(tmp_path: Path, name: str, of: str) -> None:
+    target = model()
+    made = traced(branching(name, of, target, **WIDE), tmp_path / "t.jsonl", name)
+    chains = traced(chain_of(of, target), tmp_path / "c.jsonl", of)
+
+    assert made.branched
+    for answer, alone in zip(made.answers, chains.answers, strict=True):
+        assert answer.tokens == alone.tokens
+        assert [one.drafted for one in answer.positions] == [one.drafted for one in alone.positions]
+        for known, one in enumerate(answer.positions[:-1], start=1):
+            assert one.branches is not None
+            assert 0 < len(one.branches.levels) <= min(6, NEW - known - 1)
+            assert one.branches.levels[0].tokens[0] == one.drafted[0]
+        assert answer.positions[-1].branches is None, "there is room for the target's own token alone"
+
+
+def test_a_level_says_what_its_forwards_had_and_what_came_to_nothing(tmp_path: Path) -> None:
+    made = traced(branching(**WIDE), tmp_path / "t.jsonl", "tree")
+    drafts = [one.branches for answer in made.answers for one in answer.positions if one.branches is not None]
+
+    for one in drafts:
+        before = 1
+        for number, level in enumerate(one.levels):
+            (rows,) = level.forwards
+            assert rows == 1 if number == 0 else 0 < rows <= before
+            before = len(level.tokens)
+            assert level.signals is not None
+        assert all(0 < rows <= before for rows in one.left)
+    assert any(one.left for one in drafts)
+    assert any(len(one.path) > 1 for one in drafts)
+
+
+def test_other_drafters_of_trees_are_refused(tmp_path: Path) -> None:
     class Tree(Drafter):
         async def draft(self, context: Context) -> AsyncGenerator[Step]:
             yield Step((1, 2), (-1, -1), (None, None))

@@ -11,6 +11,7 @@ from typing import Annotated, Any
 import typer
 
 from ..engine import Engine
+from ..errors import UnsupportedOption
 from ..plotting import check_plotting
 from ..traces import Trace
 from ..tune.policy_plots import write_plots
@@ -75,6 +76,8 @@ def compare(
     judged, chosen = open_trace(trace), None if choose_on is None else open_trace(choose_on)
     if chosen is not None:
         chosen.check(judged.header.pair)
+    if measure is not None and judged.branched:
+        raise UnsupportedOption(f"--measure times chains, and {trace} holds trees; trace the drafter that they branch")
     engine = None if measure is None else _engine(measure, judged, given)
     if engine is not None:
         judged = _measured_again(engine, judged, given["weights"])

@@ -6,8 +6,8 @@ from .simulate import Replay, Simulated
 
 
 def agreeing(replay: Replay) -> Simulated:
-    """Drafts exactly the tokens that the answer goes on with: nothing is discarded, and no round could be longer."""
-    return replay.planned([[one.agreed for one in answer.positions] for answer in replay.trace.answers])
+    """Drafts as deep as the answer goes on: of a chain nothing is discarded, and no round could be longer."""
+    return replay.planned([replay.agreed(number) for number in range(len(replay.trace.answers))])
 
 
 def oracle(replay: Replay) -> Simulated:
@@ -20,12 +20,12 @@ def cheapest(replay: Replay, number: int) -> list[int]:
 
     What is left to pay differs by whether the drafter has read the prompt.
     """
-    positions = replay.trace.answers[number].positions
-    count = len(positions) + 1
+    accepted = replay.agreed(number)
+    count = len(accepted) + 1
     rest = {read: [0.0] * (count + 1) for read in (True, False)}
     best = {read: [(0, read)] * count for read in (True, False)}
     for known in range(count - 1, 0, -1):
-        agreed = positions[known - 1].agreed
+        agreed = accepted[known - 1]
         for read in (True, False):
             ways = [
                 (seconds + rest[then][min(known + min(agreed, length) + 1, count)], length, then)
@@ -37,5 +37,5 @@ def cheapest(replay: Replay, number: int) -> list[int]:
     known, read = 1, False
     while known < count:
         lengths[known - 1], read = best[read][known]
-        known += min(positions[known - 1].agreed, lengths[known - 1]) + 1
+        known += min(accepted[known - 1], lengths[known - 1]) + 1
     return lengths

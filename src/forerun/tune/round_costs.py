@@ -16,7 +16,10 @@ from typing import final
 from ..bench.comparison import spread
 from ..core import Round, Step
 from ..cost import Cost, Costs, Point
+from ..drafters.base import Drafter
+from ..drafters.branches import Branched
 from ..engine import Engine
+from ..models.sequence import Sequence as Target
 from ..policies.base import LengthPolicy
 from ..timed import timed_answer
 from ..traces import Trace
@@ -33,7 +36,8 @@ class RoundCosts:
     """The target's cost by rows, verification of k drafted tokens having k + 1, and drafting's by steps.
 
     read: what the first draft of an answer costs more, by the prompt's tokens. None is free, and so is a step that computed
-    no law (lookup beside another drafter) if `only_laws`. real: milliseconds of a machine, not units.
+    no law (lookup beside another drafter) if `only_laws`. real: milliseconds of a machine, not units. width: what the
+    drafter's forwards cost by rows, in any unit; without it drafting's cost holds for the rows that its forwards have.
     """
 
     name: str
@@ -42,9 +46,16 @@ class RoundCosts:
     read: Cost | None = None
     only_laws: bool = True
     real: bool = False
+    width: Cost | None = None
 
     def verify_ms(self, rows: int, prefix: float) -> float:
         return self.target.ms(rows, prefix)
+
+    def forwards(self, rows: Sequence[int]) -> float:
+        """How many forwards of one row take as long as the drafter's forwards of so many rows."""
+        if self.width is None:
+            return len(rows)
+        return sum(self.width.ms(count) for count in rows) / self.width.ms(1)
 
     def draft_ms(self, steps: float, prefix: float) -> float:
         return 0.0 if self.draft is None else self.draft.ms(steps, prefix)
@@ -57,36 +68,44 @@ class RoundCosts:
         return step.signals is not None or not self.only_laws
 
 
-def constant(c: float) -> RoundCosts:
-    """The literature's: each verification costs 1, whatever its rows, and each drafted token c."""
-    if not 0 <= c < float("inf"):
-        raise ValueError(f"c must be at least 0 and finite, got {c}")
+def constant(c: float, rows: float = 0.0) -> RoundCosts:
+    """The literature's: each verification costs 1 and each forward of the drafter c.
+
+    rows: what each row of a forward beyond its first costs more, as a share of the forward, the target's or the drafter's.
+    """
+    for name, value in (("c", c), ("rows", rows)):
+        if not 0 <= value < float("inf"):
+            raise ValueError(f"{name} must be at least 0 and finite, got {value}")
     about = ("any", "any", "any")
-    target = Cost(*about, "full", (Point(1, 0, 1.0),))
+    target = Cost(*about, "full", (Point(1, 0, 1.0), Point(2, 0, 1.0 + rows)))
     draft = Cost(*about, "draft", (Point(1, 0, c), Point(2, 0, 2 * c))) if c else None
-    return RoundCosts(f"c={c:g}", target, draft)
+    return RoundCosts(f"c={c:g} rows={rows:g}" if rows else f"c={c:g}", target, draft, width=target)
 
 
-def calibrated(trace: Trace) -> RoundCosts:
-    """Those that were measured when the trace was made. Raises ValueError where they weren't."""
+def calibrated(trace: Trace, branches: bool = False) -> RoundCosts:
+    """Those measured when the trace was made, for its chains or its trees. Raises ValueError where there are none."""
     costs = trace.header.costs
     if costs is None:
         raise ValueError(f"{trace.path} holds no measured costs: take c=0.1, say, or trace with --cost-prompts 3")
     by_kind = {cost.plan.partition(" ")[0]: cost for cost in costs.costs}
     draws = any(signals is not None for answer in trace.answers for one in answer.positions for signals in one.signals)
-    return RoundCosts("calibrated", costs.target, by_kind.get("draft"), by_kind.get("read"), draws, real=True)
+    draft = by_kind.get("branched" if branches else "draft")
+    return RoundCosts("calibrated", costs.target, draft, by_kind.get("read"), draws, real=True)
 
 
-def costs_of(name: str, trace: Trace) -> RoundCosts:
-    """ "calibrated" or "c=0.1". Raises ValueError on any other name."""
-    kind, separator, value = name.partition("=")
+def costs_of(name: str, trace: Trace, branches: bool = False) -> RoundCosts:
+    """ "calibrated", for the trace's chains or its trees, "c=0.1" or "c=0.1 rows=0.02". Raises ValueError on any other."""
     if name == "calibrated":
-        return calibrated(trace)
+        return calibrated(trace, branches)
+    values = dict(part.split("=", 1) for part in name.split() if "=" in part)
     try:
-        return constant(float(value if kind == "c" and separator else "no number"))
+        if "c" not in values or values.keys() - {"c", "rows"} or len(values) != len(name.split()):
+            raise ValueError("no such costs")
+        return constant(*(float(values.get(key, 0)) for key in ("c", "rows")))
     except ValueError as error:
         raise ValueError(
-            f"costs must be calibrated, or c= and a number from 0 on such as c=0.1; got {name!r}"
+            "costs must be calibrated, or c= and a number from 0 on such as c=0.1, with the price of a row such as "
+            f"c=0.1 rows=0.02 if it has one; got {name!r}"
         ) from error
 
 
@@ -107,12 +126,13 @@ class _Watched(LengthPolicy):
 
 @dataclass(frozen=True, slots=True)
 class _Sample:
-    """One round's milliseconds. first: of its answer."""
+    """One round's milliseconds. first: of its answer. steps: tokens of a chain, forwards of a drafter that branches."""
 
     first: bool
     prompt: int
     prefix: int
     drafted: int
+    steps: int
     forwards: bool
     draft: float
     verify: float
@@ -131,28 +151,58 @@ def measure(
 ) -> Costs:
     """Answer the prompts with every draft length of LENGTHS up to depth, in shuffled order; medians by rows and prompt.
 
-    tick is called after each answer, count_answers times. Raises ValueError where no answer has a second token.
+    Of a drafter that branches another one, both are measured: the other's chain as draft, its own drafts as branched, by
+    their forwards, whatever the rows of these. tick is called after each answer, count_answers times. Raises ValueError
+    where no answer has a second token.
     """
     runs = [(prompt, k) for _ in range(repeats) for prompt in prompts for k in lengths(depth)]
     random.Random(0).shuffle(runs)
-    samples: list[_Sample] = []
-    list(_answer(engine, prompts[0], depth, WARM_UP))
+    chains, trees = _chains_of(engine, prompts[0])
+    samples: dict[bool, list[_Sample]] = {False: [], True: []}
+    for one in (chains, trees):
+        if one is not None:
+            list(_answer(one, prompts[0], depth, WARM_UP))
     for prompt, k in runs:
-        samples += _answer(engine, prompt, k, max_new_tokens)
+        samples[False] += _answer(chains, prompt, k, max_new_tokens)
+        if trees is not None:
+            samples[True] += _answer(trees, prompt, k, max_new_tokens)
         tick()
-    if not samples:
+    every = samples[False] + samples[True]
+    if not every:
         raise ValueError("no answer had a second token, so there is no round to measure; take other prompts")
     about = (engine.name, type(engine.runner).__name__, weights)
-    costs = [Cost(*about, "full", tuple(_points(samples, lambda one: one.drafted + 1, lambda one: one.verify)))]
-    paid = [one for one in samples if one.drafted and (one.forwards or not any(other.forwards for other in samples))]
-    later = tuple(_points([one for one in paid if not one.first], lambda one: one.drafted, lambda one: one.draft))
+    costs = [Cost(*about, "full", tuple(_points(every, lambda one: one.drafted + 1, lambda one: one.verify)))]
+    paid, later = _drafting(samples[False])
     if later:
         draft = Cost(*about, f"draft {drafter}", later)
         costs.append(draft)
         first = [replace(one, prefix=0) for one in paid if one.first]
-        more = tuple(_points(first, lambda one: one.prompt, lambda one: one.draft - draft.ms(one.drafted, one.prompt)))
+        more = tuple(_points(first, lambda one: one.prompt, lambda one: one.draft - draft.ms(one.steps, one.prompt)))
         costs += [Cost(*about, f"read {drafter}", more)] if more else []
+    branched = _drafting(samples[True])[1]
+    costs += [Cost(*about, f"branched {drafter}", branched)] if branched else []
     return Costs(tuple(costs))
+
+
+def _chains_of(engine: Engine, prompt: Sequence[int]) -> tuple[Engine, Engine | None]:
+    """The engine of the chains, and that of the trees where the engine's drafter branches another one."""
+    with engine.lent(prompt) as (_, drafter):
+        if not isinstance(drafter, Branched):
+            return engine, None
+
+    def inner(target: Target) -> Drafter:
+        made = engine.drafter(target)
+        assert isinstance(made, Branched)
+        return made.inner
+
+    return engine.using(inner), engine
+
+
+def _drafting(samples: Sequence[_Sample]) -> tuple[list[_Sample], tuple[Point, ...]]:
+    """The rounds that paid for a draft, and what those behind an answer's first one took, by steps."""
+    paid = [one for one in samples if one.drafted and (one.forwards or not any(other.forwards for other in samples))]
+    later = [one for one in paid if not one.first]
+    return paid, tuple(_points(later, lambda one: one.steps, lambda one: one.draft))
 
 
 def lengths(depth: int) -> list[int]:
@@ -175,22 +225,33 @@ def spread_out(prompts: Sequence[Sequence[int]], count: int) -> list[Sequence[in
 
 def _answer(engine: Engine, prompt: Sequence[int], k: int, max_new_tokens: int) -> Iterator[_Sample]:
     """The rounds of one answer; what its time doesn't account for is shared out among them."""
-    noted: list[Round] = []
+    noted: list[tuple[Round, int]] = []
+    made: list[Drafter] = []
+
+    def make(target: Target) -> Drafter:
+        made.append(engine.drafter(target))
+        return made[-1]
+
+    def note(round: Round) -> None:
+        own = made[-1] if made else None  # plain answers have no drafter
+        noted.append((round, len(own.forwards) if isinstance(own, Branched) else len(round.draft)))
+
     options = {"max_new_tokens": max_new_tokens, "ignore_eos": True, "speculate": k > 0}
     engine.forget()
-    watched = engine.using(engine.drafter, lambda: _Watched(k, noted.append))
+    watched = engine.using(make, lambda: _Watched(k, note))
     _, seconds = timed_answer(watched, list(prompt), options)
     if not noted:
         return
-    rest = max(seconds - sum(one.timing.draft + one.timing.verify for one in noted), 0.0) / len(noted)
+    rest = max(seconds - sum(one.timing.draft + one.timing.verify for one, _ in noted), 0.0) / len(noted)
     middle = len(prompt) + max_new_tokens // 2
-    for number, one in enumerate(noted):
+    for number, (one, steps) in enumerate(noted):
         timing = one.timing
         yield _Sample(
             first=number == 0,
             prompt=len(prompt),
             prefix=middle,
             drafted=len(one.draft),
+            steps=steps,
             forwards=timing.draft_forward > 0,
             draft=1e3 * timing.draft,
             verify=1e3 * (timing.verify + rest),

@@ -20,11 +20,14 @@ from torch import Tensor
 from ..bench.suite import read_suite
 from ..core import Context, Signals, Step
 from ..drafters.base import Drafter
+from ..drafters.branches import Branched
 from ..engine import Engine
 from ..jsonl import Lines
+from ..models.sequence import Sequence as Target
 from ..policies.base import signals_of
 from ..prompts import encode
 from ..questions import has_chat_template
+from ..traced_branches import Level, branches_of
 from ..traces import Position, TracedAnswer, TraceHeader, answer_as_dict, hidden_folder, position_of
 
 
@@ -44,39 +47,71 @@ class _Noted:
     drafted: dict[int, tuple[int, ...]] = field(default_factory=dict)
     signals: dict[int, tuple[Signals | None, ...]] = field(default_factory=dict)
     hidden: dict[int, list[Tensor]] = field(default_factory=dict)
+    branches: dict[int, tuple[list[Level], Sequence[int]]] = field(default_factory=dict)
 
 
 @final
 class Recorder(Drafter):
-    """Lets the inner drafter draft up to depth tokens of a chain, notes them, and drafts nothing itself."""
+    """Lets the inner drafter draft up to depth steps, notes them, and drafts nothing itself.
 
-    def __init__(self, inner: Drafter, header: TraceHeader, notes: dict[tuple[int, ...], _Noted]) -> None:
+    Of one that branches another, it notes both drafts, the other's chain as a chain.
+    """
+
+    def __init__(
+        self, inner: Drafter, target: Target, header: TraceHeader, notes: dict[tuple[int, ...], _Noted]
+    ) -> None:
         self.taps = inner.taps
         self._inner = inner
+        self._target = target
         self._header = header
         self._notes = notes
 
     async def draft(self, context: Context) -> AsyncGenerator[Step]:
+        noted = self._notes.setdefault(tuple(context.ids[: context.prompt_length]), _Noted())
+        most = min(self._header.depth, context.room - 1)
+        chained = self._inner
+        if isinstance(chained, Branched):
+            noted.branches[len(context.ids) - context.prompt_length] = await self._branches(chained, context, most)
+            self._target.drop()  # a chain that the target drafts itself begins without scratch rows
+            chained = chained.inner
         steps: list[Step] = []
-        async with aclosing(self._inner.draft(context)) as source:
-            while len(steps) < min(self._header.depth, context.room - 1):
-                step = await anext(source, None)
-                if step is None:
-                    break
+        async with aclosing(chained.draft(context)) as source:
+            while len(steps) < most and (step := await anext(source, None)) is not None:
                 if len(step.tokens) != 1:
-                    raise ValueError(f"traces hold chains, and this drafter drafts {len(step.tokens)} tokens in a step")
+                    raise ValueError(
+                        f"traces hold chains, and this drafter drafts {len(step.tokens)} tokens in a step; of drafters that "
+                        "branch, tree and graph alone can be traced"
+                    )
                 steps.append(step)
                 if step.tokens[0] in context.eos:
                     break
-        self._note(context, steps)
+        self._note(noted, context, steps)
         for step in steps[:0]:  # the round stays plain
             yield step
+
+    async def _branches(self, drafter: Branched, context: Context, most: int) -> tuple[list[Level], Sequence[int]]:
+        """The levels, and the rows of the forwards behind them."""
+        levels: list[Level] = []
+        seen = 0
+        async with aclosing(drafter.draft(context)) as source:
+            while len(levels) < most:
+                step = await anext(source, None)
+                forwards = tuple(drafter.forwards[seen:])
+                seen = len(drafter.forwards)
+                if step is None:
+                    return levels, forwards
+                signals = signals_of(step, self._header.top)
+                levels.append(
+                    Level(step.tokens, step.parents, signals, forwards, step.effort.merged, step.effort.saved)
+                )
+                if all(token in context.eos for token in step.tokens):
+                    break
+        return levels, ()
 
     def close(self) -> None:
         self._inner.close()
 
-    def _note(self, context: Context, steps: list[Step]) -> None:
-        noted = self._notes.setdefault(tuple(context.ids[: context.prompt_length]), _Noted())
+    def _note(self, noted: _Noted, context: Context, steps: list[Step]) -> None:
         known = len(context.ids) - context.prompt_length
         noted.drafted[known] = tuple(step.tokens[0] for step in steps)
         noted.signals[known] = tuple(signals_of(step, self._header.top) for step in steps)
@@ -118,9 +153,8 @@ def trace(
 ) -> Iterator[tuple[int, int]]:
     """Add the answers that the file lacks, with the engine's drafter.
 
-        Yields (answers there, answers in all), for the first time before any is made.
-    Raises ValueError where the file holds a
-        trace of something else.
+    Yields (answers there, answers in all), for the first time before any is made. Raises ValueError where the file holds a
+    trace of something else.
     """
     with Lines(path) as lines:
         if lines.known:
@@ -132,7 +166,7 @@ def trace(
         done = len(asked) - len(missing)
         yield done, len(asked)
         notes: dict[tuple[int, ...], _Noted] = {}
-        recording = engine.using(lambda target: Recorder(engine.drafter(target), header, notes))
+        recording = engine.using(lambda target: Recorder(engine.drafter(target), target, header, notes))
         options = {"max_new_tokens": header.max_new_tokens}
         for index, result in recording.each(((list(one.ids), options) for one in missing), max_batch=max_batch):
             one = missing[index]
@@ -156,7 +190,9 @@ def _position(noted: _Noted, known: int, tokens: tuple[int, ...]) -> Position:
     """What was drafted when so many tokens of the answer were known; nothing where the room held no draft."""
     hidden = noted.hidden.get(known)
     rows = torch.cat(hidden) if hidden else None
-    return position_of(noted.drafted.get(known, ()), noted.signals.get(known, ()), tokens[known:], rows)
+    follow, branched = tokens[known:], noted.branches.get(known)
+    branches = None if branched is None else branches_of(*branched, follow)
+    return position_of(noted.drafted.get(known, ()), noted.signals.get(known, ()), follow, rows, branches)
 
 
 def _save_hidden(folder: Path, answer: TracedAnswer) -> None:
