@@ -17,7 +17,7 @@ from ..design.plots import write_plots
 from ..design.report import report_of
 from ..design.run import Setup
 from ..design.run import design as make_design
-from ..design.shapes import VOCABULARY, equal_shapes, grid
+from ..design.shapes import equal_shapes, grid
 from ..design.throughput import check_acceptance
 from ..design.untrained import config_of
 from ..drafters.base import DRAFTERS
@@ -71,32 +71,34 @@ def design(
     chosen = [_candidate(text) for text in candidate or ()]
     if chosen and log is None:
         raise ValueError("--candidate needs --log, the target's answers: forerun train answers MODEL PROMPTS -o FILE")
-    config = config_of(model, given["dtype"], given["trust_remote_code"])
+    config = _config(model, given)
     shapes, points = _shapes(shape or (), config), [_point(text, config) for text in known or ()]
     engine = open_engine(model, PLAIN, given)
-    cut = isinstance(engine.runner, LeanRunner)
-    scanned = list(grid(config, cut)) if with_grid else []
-    small = min((one.vocabulary for one in scanned), default=VOCABULARY)
+    scanned = list(grid(config, cut=isinstance(engine.runner, LeanRunner))) if with_grid else []
     setup = Setup(
         config=config,
         weights=Opened(model, engine, given["weights"]).format,
         held=given["weights"],
         shapes=[*scanned, *shapes],
-        equal=equal_shapes(config, small) if with_grid else [],
+        equal=equal_shapes(config, min(one.vocabulary for one in scanned)) if scanned else [],
         known=points,
         candidates=chosen,
-        configs=[config_of(one.model, given["dtype"], given["trust_remote_code"]) for one in chosen],
+        configs=[_config(one.model, given) for one in chosen],
         log=() if log is None else read_log(log, engine.identity, answers),
         prefix=prefix,
     )
     with progress("measuring", setup.ticks) as tick:
         found = make_design(engine, setup, tick)
     told = {
-        **report_of(found, model, "answers.jsonl" if log is None else str(log), DraftShape.of(config)),
+        **report_of(found, model, str(log or "answers.jsonl"), DraftShape.of(config)),
         **measured_with(engine, given["weights"]),
         "log": None if log is None else {"file": log.name, "answers": len(setup.log)},
     }
     _publish(told, report, as_json)
+
+
+def _config(model: str, given: Mapping[str, Any]) -> Any:
+    return config_of(model, given["dtype"], given["trust_remote_code"])
 
 
 def _shapes(texts: Sequence[str], config: Any) -> list[DraftShape]:

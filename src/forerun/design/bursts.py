@@ -1,5 +1,7 @@
 """Measures rounds' forwards as they follow each other in decoding: a draft's first, those behind it, the target's.
 
+A draft's time is that of its steps: a forward, and the choice of a token from the row that it gives.
+
 Forwards timed on their own find other things in the caches: a draft's second forward reads weights that its first one has
 just read, and its first comes behind the target's. So a draft and the target are timed in bursts. The bursts of all drafts,
 and plain steps, run in a shuffled order, several times over, so that a noisy moment hits all alike.
@@ -9,6 +11,7 @@ from __future__ import annotations
 
 import random
 from collections.abc import AsyncGenerator, Callable, Sequence
+from contextlib import aclosing
 from dataclasses import dataclass, field
 from itertools import count, cycle
 from statistics import median
@@ -22,7 +25,6 @@ from ..cost import Cost, Point
 from ..drafters.base import Drafter
 from ..drive import drive
 from ..errors import UnsupportedOption
-from ..models.request import Rows
 from ..models.runner import Runner
 from ..models.sequence import Sequence as Target
 from .throughput import LENGTHS, DraftTimes
@@ -131,33 +133,34 @@ class _Bench:
                 self.plain.append(spent)
         else:
             name, drafter = draft
-            begun = perf_counter()
-            context = Context([*self._ids, *tokens[:read]], Seeded(0))
-            first = _ms(await drafter.begin(context), name, begun)
-            later: list[float] = []
-            for number in range(LATER):
-                begun = perf_counter()
-                later.append(_ms(await drafter.extend([tokens[0]], [number - 1]), name, begun))
+            spent_steps = await _timed_steps(name, drafter, Context([*self._ids, *tokens[:read]], Seeded(0)))
             spent = await self._timed_target(tokens[:verified])
             if keep:
                 times = self.drafts.setdefault(name, _Times())
-                times.add(read, first)
-                times.later += later
+                times.add(read, spent_steps[0])
+                times.later += spent_steps[1:]
                 self.target.add(verified, spent)
         yield
 
     async def _timed_target(self, tokens: Sequence[int]) -> float:
         begun = perf_counter()
         rows = await self._sequence.complete(tokens, range(ROOT, len(tokens) - 1))
+        # reading a number waits until a GPU is done
         float(rows.logits[-1, 0])
         spent = 1000 * (perf_counter() - begun)
         self._sequence.drop()
         return spent
 
 
-def _ms(rows: Rows | None, name: str, begun: float) -> float:
-    if rows is None:
-        raise UnsupportedOption(f"{name} holds a shorter text than the one that is measured; take a smaller --prefix")
-    # reading a number waits until a GPU is done
-    float(rows.logits[-1, 0])
-    return 1000 * (perf_counter() - begun)
+async def _timed_steps(name: str, drafter: Drafter, context: Context) -> list[float]:
+    """Milliseconds of a draft's steps, each a forward and the choice of a token."""
+    spent: list[float] = []
+    async with aclosing(drafter.draft(context)) as steps:
+        for _ in range(1 + LATER):
+            begun = perf_counter()
+            if await anext(steps, None) is None:
+                raise UnsupportedOption(
+                    f"{name} holds a shorter text than the one that is measured; take a smaller --prefix"
+                )
+            spent.append(1000 * (perf_counter() - begun))
+    return spent

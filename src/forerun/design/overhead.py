@@ -1,25 +1,21 @@
 """What a round spends outside of forwards, measured on the real loop with a drafter that has no model.
 
-It hands over rows of logits that are there already and tokens that are known to be right, or wrong, so that a round has
-everything but the draft's forwards: laws, verification, keeping, text. Of each answer's time the target's forwards are taken
-off; what is left is shared out among rounds, drafted and emitted tokens by least squares.
+It hands over tokens that are known to be right, or wrong, so that a round has everything but the draft's steps: the target's
+laws, verification, keeping, text. Of each answer's time the target's forwards are taken off; what is left is shared out
+among rounds, drafted and emitted tokens by least squares.
 """
 
 from __future__ import annotations
 
 from collections.abc import AsyncGenerator, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from typing import final
 
 import numpy as np
-import torch
-from torch import Tensor
 
 from ..core import Context, Round, Step
 from ..drafters.base import Drafter
-from ..drafters.chain import next_step
 from ..engine import Engine
-from ..models.request import Rows
 from ..policies.base import LengthPolicy
 from ..timed import timed_answer
 from .throughput import Overhead
@@ -31,18 +27,14 @@ REPEATS = 5
 
 @final
 class Scripted(Drafter):
-    """Drafts `said` behind the first `known` tokens of a text, each one off by `wrong`."""
+    """Drafts `said` behind the first `known` tokens of a text, each token off by `wrong`, among so many tokens."""
 
-    def __init__(self, said: Sequence[int], known: int, logits: Tensor, wrong: int) -> None:
-        self._said, self._known, self._wrong = said, known, wrong
-        self._rows = Rows(logits, logits)
+    def __init__(self, said: Sequence[int], known: int, wrong: int, vocabulary: int) -> None:
+        self._said, self._known, self._wrong, self._vocabulary = said, known, wrong, vocabulary
 
     async def draft(self, context: Context) -> AsyncGenerator[Step]:
-        drafted: list[int] = []
-        for token in self._said[len(context.ids) - self._known :]:
-            step = next_step(self._rows, context, drafted)
-            drafted.append((token + self._wrong) % self._rows.logits.shape[-1])
-            yield replace(step, tokens=(drafted[-1],))
+        for number, token in enumerate(self._said[len(context.ids) - self._known :]):
+            yield Step(((token + self._wrong) % self._vocabulary,), (number - 1,), (None,))
 
 
 @final
@@ -79,11 +71,10 @@ def measure_overhead(engine: Engine, prefix: int, repeats: int = REPEATS) -> Ove
     tokens = TOKENS if engine.runner.max_length is None else min(TOKENS, engine.runner.max_length - prefix)
     options = {"max_new_tokens": tokens, "ignore_eos": True}
     said = list(engine.generate(prompt, speculate=False, **options).ids)
-    logits = torch.zeros(1, vocabulary)
 
     def run(k: int, wrong: int) -> _Run:
         watched = _Watched(k)
-        scripted = engine.using(lambda target: Scripted(said, prefix, logits, wrong), lambda: watched)
+        scripted = engine.using(lambda target: Scripted(said, prefix, wrong, vocabulary), lambda: watched)
         _, seconds = timed_answer(scripted, prompt, options)
         spent = max(seconds - watched.forwards, 0.0)
         return _Run(watched.rounds, watched.drafted, watched.emitted, 1000 * spent)
