@@ -12,13 +12,16 @@ from forerun.system.file import read_system, write_system
 from forerun.system.value import target_of
 from forerun.testing import tiny_model
 from forerun.tune.candidates import (
+    BRANCHED,
     METHODS,
     NGRAMS,
     OFF,
     OFF_WAY,
+    SHAPES,
     Candidate,
     Chosen,
     Way,
+    branched_ways,
     carved_ways,
     exit_ways,
     first_ways,
@@ -101,11 +104,46 @@ def test_a_hybrid_is_less_simple_than_its_parts() -> None:
     assert way.rank > max(LOOKUP.rank, EXIT.rank)
 
 
+def test_trees_and_graphs_take_their_inner_drafters_options_in_several_sizes() -> None:
+    ways = branched_ways(("tree", "graph"), [EXIT])
+
+    assert [way.method for way in ways] == ["tree"] * len(SHAPES) + ["graph"] * len(SHAPES)
+    assert [(way.options["n"], way.options["budget"]) for way in ways] == list(SHAPES) * 2
+    assert ways[0].name == "tree of exit 1, 2 a node, 4 in all"
+    assert {way.options["of"] for way in ways} == {"self"}
+    assert {way.options["exit_layer"] for way in ways} == {1}
+    assert all(way.parts == (EXIT,) for way in ways)
+
+
+@pytest.mark.parametrize("method", BRANCHED)
+def test_only_the_chosen_of_trees_and_graphs_are_offered(method: str) -> None:
+    assert {way.method for way in branched_ways((method, "lookup"), [EXIT])} == {method}
+    assert branched_ways(("lookup",), [EXIT]) == []
+
+
+def test_a_tree_is_less_simple_than_what_it_branches_and_a_graph_than_a_tree() -> None:
+    tree, graph = (branched_ways((method,), [EXIT])[0] for method in BRANCHED)
+
+    assert EXIT.rank < hybrid_ways(LOOKUP, [EXIT])[0].rank < tree.rank < graph.rank
+
+
+def test_a_tree_gets_its_depth_and_no_rule() -> None:
+    tree = branched_ways(("tree",), [EXIT])[0]
+    found = with_rules([(tree, 3), (EXIT, 2)], 9)
+
+    assert [(one.way.method, one.policy) for one in found] == [
+        ("tree", "fixed"),
+        ("exit", "fixed"),
+        ("exit", "cost"),
+        ("exit", "governor"),
+    ]
+
+
 def test_nothing_is_simpler_than_off() -> None:
     offered = first_ways(Chosen(METHODS, ("small",), ("there",)), 8, 49152, "")
 
     assert all(OFF_WAY.rank < way.rank for way in offered)
-    assert {way.method for way in offered} == set(METHODS) - {"skip", "hybrid"}
+    assert {way.method for way in offered} == set(METHODS) - {"skip", "hybrid", "tree", "graph"}
 
 
 def test_a_fixed_length_is_simpler_than_a_rule_and_a_rule_than_another_way() -> None:
@@ -138,6 +176,7 @@ def test_there_are_no_more_candidates_than_wanted(count: int) -> None:
         OFF,
         Candidate(skip_ways({"s": LayerPlan.skip(4, (1,))})[0], "fixed", {"k": 3}),
         Candidate(hybrid_ways(LOOKUP, [EXIT])[0], "governor"),
+        *(Candidate(way, "fixed", {"k": 3}) for way in branched_ways(("tree", "graph"), [EXIT])[::3]),
     ],
 )
 def test_a_candidate_becomes_a_system_that_runs(candidate: Candidate, tmp_path: Path) -> None:

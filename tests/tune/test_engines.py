@@ -7,7 +7,7 @@ import pytest
 import forerun
 from forerun.errors import UnsupportedOption
 from forerun.testing import save_tiny, tiny_model
-from forerun.tune.candidates import OFF, Candidate, Way, exit_ways, hybrid_ways, lookup_ways
+from forerun.tune.candidates import OFF, Candidate, Way, branched_ways, exit_ways, hybrid_ways, lookup_ways
 from forerun.tune.engines import Engines
 
 IDS = [5, 6, 7, 5, 6, 7, 5]
@@ -26,6 +26,17 @@ def test_every_candidate_writes_what_the_plain_engine_writes(engines: Engines) -
         for policy in ("fixed", "cost", "governor"):
             result = engines.of(Candidate(way, policy)).generate(IDS, max_new_tokens=12)
             assert result.ids == plain
+
+
+@pytest.mark.parametrize("way", branched_ways(("tree", "graph"), [exit_ways(4)[2]]), ids=lambda way: way.name)
+def test_a_tree_drafts_as_the_registered_one_with_its_options(engines: Engines, way: Way) -> None:
+    own = engines.of(Candidate(way, "fixed", {"k": 3}))
+    registered = engines.plain.using(way.drafter, drafter_options=way.options, policy_options={"k": 3})
+    one, other = (engine.generate(IDS, max_new_tokens=12) for engine in (own, registered))
+
+    assert one.ids == other.ids
+    assert one.stats.drafted == other.stats.drafted > 0
+    assert one.stats.rounds == other.stats.rounds
 
 
 def test_off_drafts_nothing(engines: Engines) -> None:
@@ -50,8 +61,8 @@ def test_a_draft_model_is_opened_once_for_all_that_use_it(tmp_path: Path, monkey
 
     for candidate in (Candidate(way, "fixed", {"k": 2}), Candidate(way, "cost")):
         engines.of(candidate)
-    for hybrid in hybrid_ways(lookup_ways()[0], [way]):
-        engines.of(Candidate(hybrid, "fixed"))
+    for other in [*hybrid_ways(lookup_ways()[0], [way]), *branched_ways(("tree", "graph"), [way])]:
+        engines.of(Candidate(other, "fixed"))
 
     assert opened == [draft]
 

@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 
 from forerun.cost import Cost, Point
-from forerun.tune.candidates import OFF, Candidate, Way
+from forerun.tune.candidates import OFF, Candidate, Way, branched_ways
 from forerun.tune.machine import Sample
 from forerun.tune.match_rate import Recorded
 from forerun.tune.report import measured, report_of, summary
@@ -85,6 +85,31 @@ def test_the_summary_says_what_bounds_the_winner() -> None:
     assert "a round gives 2.00 tokens and takes 1.20 plain steps to verify and 0.30 to draft" in bound
     assert "With free drafts it would be 1.67 x, with free width 1.54 x, with every guess right 2.00 x" in bound
     assert bound.endswith("above all, too many guesses are wrong.")
+
+
+TREE = Candidate(branched_ways(("tree",), [EXIT.way])[1], "fixed", {"k": 3})
+
+
+def test_the_summary_says_what_trees_promise_beside_their_inner_drafter() -> None:
+    screened = [*outcome(LOOKUP, LOOKUP).screened, Screened(TREE.way, 1.0, 0.8, 0.4, tuple([1.05] * len(LENGTHS)))]
+
+    said = list(summary(outcome(LOOKUP, LOOKUP, screened=screened)))
+
+    assert (
+        "Guessing several continuations at once promised 1.05 x at best by screening (tree of exit 3, 3 a node, 8 in all), "
+        "and a single one of the same drafter 1.20 x."
+    ) in said
+
+
+def test_without_trees_nothing_is_said_of_them() -> None:
+    assert not [one for one in summary(outcome(LOOKUP, LOOKUP)) if "several continuations" in one]
+
+
+def test_wrong_guesses_do_not_bound_a_tree() -> None:
+    (bound,) = (sentence for sentence in summary(outcome(TREE, TREE)) if sentence.startswith("What bounds it"))
+
+    assert "every guess" not in bound
+    assert bound.endswith("with free width 1.54 x: above all, drafting costs too much.")
 
 
 def test_where_guesses_are_right_the_price_of_drafting_bounds() -> None:

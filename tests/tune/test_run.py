@@ -13,7 +13,7 @@ import forerun
 from forerun.models.adapter_file import write_adapter
 from forerun.testing import save_tiny, tiny_adapter, tiny_model, tiny_tokenizer
 from forerun.tune import run as module
-from forerun.tune.candidates import METHODS, OFF, Candidate, Chosen, Way
+from forerun.tune.candidates import BRANCHED, METHODS, OFF, Candidate, Chosen, Way
 from forerun.tune.report import report_of
 from forerun.tune.run import HOPELESS, Outcome
 from forerun.tune.setup import split
@@ -137,6 +137,35 @@ def test_ways_that_promise_too_little_are_not_tried_on_the_clock(on: forerun.Eng
     hopeless = {one.way.name for one in outcome.screened if one.speedup < HOPELESS}
     assert hopeless
     assert not hopeless & {one.way.name for one in outcome.trials.candidates}
+
+
+def test_trees_and_graphs_are_tried_of_what_promises_something_by_itself(on: forerun.Engine, tmp_path: Path) -> None:
+    outcome = tuned(on, tmp_path, Scripted({"exit 3": 0.2, "exit": 30.0, "": 0.2}), chosen=Chosen(("exit", *BRANCHED)))
+
+    branched = [one for one in outcome.screened if one.way.method in BRANCHED]
+    assert {one.way.parts[0].name for one in branched} == {"exit 3"}
+    assert {one.way.method for one in branched} == set(BRANCHED)
+    tried = [one.way.method for one in outcome.trials.candidates if one.way.method in BRANCHED]
+    assert len(tried) == len(set(tried)), "one of each at most"
+    assert tried
+    assert not set(outcome.impossible) & {"trees", "graphs"}
+
+
+def test_trees_of_hopeless_drafters_are_not_screened_and_it_is_said(on: forerun.Engine, tmp_path: Path) -> None:
+    outcome = tuned(on, tmp_path, Scripted(DEAR, row=100.0), chosen=Chosen(("lookup", "exit", "tree")))
+
+    assert not [one for one in outcome.screened if one.way.method in BRANCHED]
+    assert set(outcome.impossible) == {"trees"}
+    assert (
+        "no drafter that can be branched promised 0.85 x plain decoding by itself: the best, exit"
+        in (outcome.impossible["trees"])
+    )
+
+
+def test_without_a_drafter_that_has_a_law_there_is_nothing_to_branch(on: forerun.Engine, tmp_path: Path) -> None:
+    outcome = tuned(on, tmp_path, Scripted(), chosen=Chosen(("lookup", "graph")))
+
+    assert outcome.impossible["graphs"].endswith("none was screened")
 
 
 def test_a_short_budget_still_comes_to_a_decision(on: forerun.Engine, tmp_path: Path) -> None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -10,13 +11,14 @@ import pytest
 import forerun
 from forerun.cost import Cost, Point
 from forerun.errors import UnsupportedOption
-from forerun.tune.candidates import Way, lookup_ways
+from forerun.tune.candidates import BRANCHED, Way, branched_ways, lookup_ways
 from forerun.tune.match_rate import Recorded
 from forerun.tune.screening import (
     DEPTH,
     LENGTHS,
     Screen,
     Screened,
+    places_of_branched,
     places_of_hybrid,
     places_of_lookup,
     places_of_read,
@@ -24,9 +26,11 @@ from forerun.tune.screening import (
 )
 
 from .traced import adapter_of, draft_of, engine_with, model, traced
+from .trees import branching
 
 TARGET = Cost("tiny", "HFRunner", "float32", "full", (Point(1, 0, 10.0), Point(2, 0, 11.0), Point(13, 0, 22.0)))
 LOOKUP = lookup_ways()[1]
+DRAFT_MODEL = Way("draft model", "draft-model", "draft_model")
 EXIT = Way("exit 3", "exit", "self", {"exit_layer": 3})
 
 
@@ -198,3 +202,77 @@ def test_a_noisy_draft_model_is_right_less_often_than_a_faithful_one() -> None:
         return sum(map(sum, agreed(places_of_read(read_answers(drafting, answers), answers))))
 
     assert right(0.0) > right(0.3)
+
+
+def tree_way(n: int, budget: int, least: float) -> Way:
+    (way, *_) = branched_ways(("tree",), [DRAFT_MODEL])
+    return replace(way, options={**way.options, "n": n, "budget": budget, "min_confidence": least})
+
+
+@pytest.mark.parametrize(("n", "least"), [(2, 0.0), (3, 0.002), (4, 0.01)])
+def test_a_draft_model_read_once_has_the_paths_of_its_real_trees(tmp_path: Path, n: int, least: float) -> None:
+    # so many nodes that which of them others take doesn't matter
+    way = tree_way(n, 200, least)
+    engine = branching(n=n, budget=200, min_confidence=least)
+    trace = traced(engine, tmp_path / "trace.jsonl", "tree", depth=3, max_new_tokens=14)
+    answers = answers_of(trace)
+
+    read = read_answers(branching_inner(engine), answers)
+    places = places_of_branched(read, answers, way, None)
+
+    estimated = [[min(len(one.branches.path), 3) for one in answer[:-1] if one.branches] for answer in places]
+    real = [[len(one.branches.path) for one in answer.positions[:-1] if one.branches] for answer in trace.answers]
+    assert estimated == real
+    assert max(map(max, real)) > 1
+
+
+def branching_inner(engine: forerun.Engine) -> forerun.Engine:
+    def inner(target: Any) -> Any:
+        return vars(engine.drafter(target))["inner"]
+
+    return engine.using(inner)
+
+
+def test_a_tree_without_branches_promises_what_its_chain_does(tmp_path: Path) -> None:
+    engine = engine_with("draft_model")
+    answers = answers_of(traced(engine, tmp_path / "trace.jsonl", "draft_model", depth=DEPTH))
+    read = read_answers(engine, answers)
+    screen = Screen(answers, TARGET)
+
+    chain = screen.screened(DRAFT_MODEL, places_of_read(read, answers), 2.0)
+    way = tree_way(1, DEPTH, 0.0)
+    tree = screen.screened(way, places_of_branched(read, answers, way, None), 2.0)
+
+    assert tree.speedups == pytest.approx(chain.speedups)
+    assert (tree.found, tree.match_rate) == pytest.approx((chain.found, chain.match_rate))
+
+
+def test_a_wider_tree_is_right_more_often_and_pays_for_its_rows(tmp_path: Path) -> None:
+    engine = engine_with("draft_model")
+    answers = answers_of(traced(engine, tmp_path / "trace.jsonl", "draft_model", depth=DEPTH))
+    read = read_answers(engine, answers)
+
+    def promised(n: int, row: float) -> Screened:
+        way = tree_way(n, n, 0.0)
+        points = (Point(1, 0, 10.0), Point(2, 0, 10.0 + row))
+        screen = Screen(answers, Cost("tiny", "HFRunner", "float32", "full", points))
+        return screen.screened(way, places_of_branched(read, answers, way, None), 1.0)
+
+    assert promised(4, 0.0).match_rate > promised(1, 0.0).match_rate
+    assert promised(4, 0.0).speedup > promised(4, 5.0).speedup
+
+
+def test_a_graph_leaves_out_what_is_far_less_likely_than_the_best(tmp_path: Path) -> None:
+    engine = engine_with("draft_model")
+    answers = answers_of(traced(engine, tmp_path / "trace.jsonl", "draft_model", depth=DEPTH))
+    read = read_answers(engine, answers)
+    tree, graph = (branched_ways((method,), [DRAFT_MODEL])[2] for method in BRANCHED)
+
+    def nodes(way: Way) -> int:
+        own = replace(way, options={**way.options, "min_confidence": 0.0, **({"sibling": 0.9} if way is graph else {})})
+        places = places_of_branched(read, answers, own, None)
+        return sum(
+            len(level.tokens) for each in places for one in each if one.branches for level in one.branches.levels
+        )
+
+    assert 0 < nodes(graph) < nodes(tree)

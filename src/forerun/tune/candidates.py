@@ -15,7 +15,7 @@ from ..errors import UnsupportedOption
 from ..models.plan import LayerPlan
 from ..system.value import System, Target
 
-LOOKUP, EXIT, SKIP, CARVED, ADAPTER, DRAFT_MODEL, HYBRID = METHODS = (
+LOOKUP, EXIT, SKIP, CARVED, ADAPTER, DRAFT_MODEL, HYBRID, TREE, GRAPH = METHODS = (
     "lookup",
     "exit",
     "skip",
@@ -23,18 +23,24 @@ LOOKUP, EXIT, SKIP, CARVED, ADAPTER, DRAFT_MODEL, HYBRID = METHODS = (
     "adapter",
     "draft-model",
     "hybrid",
+    "tree",
+    "graph",
 )
-RANKS = {"off": 0, LOOKUP: 1, EXIT: 2, SKIP: 3, CARVED: 4, ADAPTER: 5, DRAFT_MODEL: 6, HYBRID: 10}
+WITH_LAW = (EXIT, SKIP, CARVED, ADAPTER, DRAFT_MODEL)
+BRANCHED = (TREE, GRAPH)
+RANKS = {"off": 0, LOOKUP: 1, EXIT: 2, SKIP: 3, CARVED: 4, ADAPTER: 5, DRAFT_MODEL: 6, HYBRID: 10, TREE: 20, GRAPH: 30}
 POLICY_RANKS = {"fixed": 0, "cost": 1, "governor": 2}
 NGRAMS = ((2, 1), (3, 1), (3, 2), (5, 2))
 MOST_EXITS = 10
 SMALL_WEIGHTS = ("int8", "int4")
 SMALL_VOCABULARY = 8192
+SHAPES = ((2, 4), (3, 8), (4, 16))  # children of a node at most, nodes of a draft at most
+MIN_CONFIDENCE, RECURRING, LEAST_OF_A_GRAPH = 0.05, 1, 0.3  # what a tree and a graph take by default
 
 
 @dataclass(frozen=True, slots=True)
 class Way:
-    """A drafter with its options. parts: lookup and the other drafter of a hybrid."""
+    """A drafter with its options. parts: lookup and the other drafter of a hybrid; what a tree or a graph branches."""
 
     name: str
     method: str
@@ -106,7 +112,7 @@ class Chosen:
 
 
 def first_ways(chosen: Chosen, num_layers: int, vocabulary: int, own_weights: str) -> list[Way]:
-    """All ways but skip sets and hybrids, which follow from measurements. The methods take turns."""
+    """All ways but skip sets, hybrids, trees and graphs, which follow from measurements. The methods take turns."""
     offered = {
         LOOKUP: lookup_ways(),
         EXIT: exit_ways(num_layers),
@@ -177,13 +183,39 @@ def hybrid_ways(lookup: Way, others: Iterable[Way]) -> list[Way]:
     ]
 
 
+def branched_ways(methods: Sequence[str], others: Iterable[Way]) -> list[Way]:
+    """Trees and graphs, those of them that are among the methods, of drafters with a law, in some sizes."""
+    of_graph = {"m": RECURRING, "sibling": LEAST_OF_A_GRAPH, "leaf": LEAST_OF_A_GRAPH}
+    return [
+        Way(
+            f"{method} of {other.name}, {n} a node, {budget} in all",
+            method,
+            method,
+            {
+                "of": other.drafter,
+                "n": n,
+                "budget": budget,
+                "min_confidence": MIN_CONFIDENCE,
+                **(of_graph if method == GRAPH else {}),
+                **other.options,
+            },
+            (other,),
+        )
+        for other in others
+        for method in BRANCHED
+        if method in methods
+        for n, budget in SHAPES
+    ]
+
+
 def with_rules(ways: Sequence[tuple[Way, int]], count: int) -> list[Candidate]:
     """At most `count` candidates of ways with their best draft lengths, the most promising way first.
 
-    Every way gets its length before any gets a rule, and every rule's best way before its second.
+    Every way gets its length before any gets a rule. Trees and graphs get no rule: their confidences bound them already.
     """
     fixed = [Candidate(way, "fixed", {"k": k}) for way, k in ways]
-    rules = [Candidate(way, policy) for way, _ in ways for policy in ("cost", "governor")]
+    chains = [way for way, _ in ways if way.method not in BRANCHED]
+    rules = [Candidate(way, policy) for way in chains for policy in ("cost", "governor")]
     return [*fixed[: max(1, (count + 1) // 2)], *rules][:count]
 
 

@@ -6,7 +6,8 @@ from typing import final
 
 from ..drafters.hybrid import Hybrid
 from ..engine import Engine
-from .candidates import Candidate, Way
+from .branching import drafter_of
+from .candidates import BRANCHED, Candidate, Way
 
 
 @final
@@ -19,9 +20,7 @@ class Engines:
     def of_way(self, way: Way) -> Engine:
         """Drafts that way, with the default policy. Raises what Engine.using raises."""
         if way.name not in self._ways:
-            self._ways[way.name] = (
-                self._hybrid(way) if way.parts else self.plain.using(way.drafter, drafter_options=way.options)
-            )
+            self._ways[way.name] = self._opened(way)
         return self._ways[way.name]
 
     def of(self, candidate: Candidate) -> Engine:
@@ -32,6 +31,11 @@ class Engines:
                 drafter, candidate.policy, policy_options=candidate.policy_options
             )
         return self._candidates[candidate.name]
+
+    def _opened(self, way: Way) -> Engine:
+        if way.method in BRANCHED:
+            return self.plain.using(drafter_of(way, self.of_way(way.parts[0]).drafter))
+        return self._hybrid(way) if way.parts else self.plain.using(way.drafter, drafter_options=way.options)
 
     def _hybrid(self, way: Way) -> Engine:
         first, then = (self.of_way(part).drafter for part in way.parts)

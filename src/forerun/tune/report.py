@@ -6,7 +6,7 @@ from collections.abc import Iterator
 from typing import Any
 
 from ..bench.figures import Figure
-from .candidates import EXIT, OFF, SKIP, Candidate
+from .candidates import BRANCHED, EXIT, OFF, SKIP, Candidate
 from .run import NOT_ASKED, Outcome
 from .screening import LENGTHS
 from .sets import Sets
@@ -63,6 +63,7 @@ def summary(outcome: Outcome) -> Iterator[str]:
     if outcome.tried != OFF:
         yield from _bounds(outcome)
     yield from _self_speculation(outcome)
+    yield from _branched(outcome)
     yield from _left_out(outcome)
 
 
@@ -95,16 +96,16 @@ def _bounds(outcome: Outcome) -> Iterator[str]:
     tokens, verify, draft = told["tokens_per_round"], told["verify_cost"], told["draft_cost"]
     free = tokens / verify
     ideal = tokens / (1 + draft)
-    perfect = (1 + told["drafted_per_round"]) / (verify + draft)
-    most = max(
-        (free, "drafting costs too much"),
-        (ideal, "checking several tokens costs too much"),
-        (perfect, "too many guesses are wrong"),
-    )
+    bounds = [(free, "drafting costs too much"), (ideal, "checking several tokens costs too much")]
+    right = ""
+    if outcome.tried.way.method not in BRANCHED:  # of a tree's guesses most are wrong by design
+        perfect = (1 + told["drafted_per_round"]) / (verify + draft)
+        bounds.append((perfect, "too many guesses are wrong"))
+        right = f", with every guess right {perfect:.2f} x"
     yield (
         f"What bounds it: a round gives {tokens:.2f} tokens and takes {verify:.2f} plain steps to verify and {draft:.2f} to "
-        f"draft. With free drafts it would be {free:.2f} x, with free width {ideal:.2f} x, with every guess right "
-        f"{perfect:.2f} x: above all, {most[1]}."
+        f"draft. With free drafts it would be {free:.2f} x, with free width {ideal:.2f} x{right}: above all, "
+        f"{max(bounds)[1]}."
     )
 
 
@@ -146,6 +147,20 @@ def _best_set(sets: Sets, step_ms: float) -> Iterator[str]:
         return
     steps = 1e3 * best["value"] / step_ms
     yield f"Of the skip sets that were timed, the fastest was {about}. A token took it {steps:.2f} plain steps."
+
+
+def _branched(outcome: Outcome) -> Iterator[str]:
+    """What the best tree and the best graph promise, beside the drafter that they branch."""
+    alone = {one.way.name: one.speedup for one in outcome.screened}
+    for method in BRANCHED:
+        screened = [one for one in outcome.screened if one.way.method == method]
+        if screened:
+            best = max(screened, key=lambda one: one.speedup)
+            inner = best.way.parts[0].name
+            yield (
+                f"Guessing several continuations at once promised {best.speedup:.2f} x at best by screening "
+                f"({best.way.name}), and a single one of the same drafter {alone[inner]:.2f} x."
+            )
 
 
 def _left_out(outcome: Outcome) -> Iterator[str]:

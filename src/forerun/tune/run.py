@@ -7,7 +7,7 @@ a decision needs is done even where that takes longer. All measurements go throu
 from __future__ import annotations
 
 import hashlib
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import partial
 from typing import Any, final
@@ -17,12 +17,15 @@ from ..cost import Cost, Costs
 from ..engine import Engine
 from ..errors import ForerunError
 from .candidates import (
+    BRANCHED,
     HYBRID,
     LOOKUP,
     OFF,
     SKIP,
+    WITH_LAW,
     Candidate,
     Way,
+    branched_ways,
     first_ways,
     hybrid_ways,
     skip_ways,
@@ -36,6 +39,7 @@ from .screening import (
     Places,
     Screen,
     Screened,
+    places_of_branched,
     places_of_hybrid,
     places_of_lookup,
     places_of_read,
@@ -48,7 +52,7 @@ from .trials import FEWEST_HEATS, Standings, run_trials
 # by which share of the budget a stage ends
 ANSWERS, SCREENING, SEARCH, TRIALS, JUDGEMENT = 0.1, 0.35, 0.55, 0.85, 1.0
 CHUNK, MOST_CHUNKS = 4, 3
-MOST_OF_A_METHOD, OTHERS_OF_HYBRIDS = 2, 2
+MOST_OF_A_METHOD, MOST_BRANCHED, OTHERS_OF_HYBRIDS, OTHERS_OF_BRANCHED = 2, 1, 2, 2
 HOPELESS = 0.85  # predicted speed-ups below are not tried, unless nothing promises more
 FEWEST_TRIED, MOST_TRIED = 2, 9
 FEWEST_JUDGED = 6  # heats on held-out prompts
@@ -96,6 +100,7 @@ class Tuning:
         self._journal = journal
         self._tick = tick
         self._places: dict[str, tuple[Places, float]] = {}
+        self._reads: dict[str, Mapping[str, Any]] = {}
         self._impossible: dict[str, str] = {}
 
     def run(self, prompts: Sequence[Sequence[int]]) -> Outcome:
@@ -106,7 +111,7 @@ class Tuning:
         screened = self._screen(screen)
         sets = self._sets(screen)
         screened += self._screened_sets(screen, sets)
-        screened += self._screened_hybrids(screen, screened)
+        screened += [*self._screened_hybrids(screen, screened), *self._screened_branched(screen, screened)]
         candidates = self._promising(screened, screen.target)
         trials = self._heats("trial", candidates, tuned_on, TRIALS, FEWEST_HEATS)
         tried, held = trials.winner, None
@@ -164,11 +169,12 @@ class Tuning:
         if way.method == LOOKUP:
             places, step_ms = places_of_lookup(way.options, screen.answers), 0.0
         else:
-            name = f"{way.name}, {len(screen.answers)} answers"
+            name = f"{way.name}, {len(screen.answers)} answers, ranked"
             read = self._journal.within(until, "way", name, lambda: self._read(way, screen.answers))
             if read is None or "reason" in read:
                 self._impossible[way.name] = NO_TIME if read is None else read["reason"]
                 return None
+            self._reads[way.name] = read
             places, step_ms = places_of_read(read, screen.answers), read["step_ms"]
         self._places[way.name] = places, step_ms
         return screen.screened(way, places, step_ms)
@@ -216,12 +222,31 @@ class Tuning:
             found.append(screen.screened(way, places_of_hybrid(first, then), step_ms))
         return found
 
+    def _screened_branched(self, screen: Screen, screened: Sequence[Screened]) -> list[Screened]:
+        """Trees and graphs of the best drafters with a law, unless these promise nothing by themselves."""
+        asked = [method for method in BRANCHED if method in self._setup.chosen.methods]
+        ordered = sorted((one for one in screened if one.way.method in WITH_LAW), key=lambda one: -one.speedup)
+        hopeful = [one.way for one in ordered if one.speedup >= HOPELESS][:OTHERS_OF_BRANCHED]
+        if not hopeful:
+            best = f"the best, {ordered[0].way.name}, {ordered[0].speedup:.2f} x" if ordered else "none was screened"
+            reason = f"no drafter that can be branched promised {HOPELESS} x plain decoding by itself: {best}"
+            self._impossible.update((f"{method}s", reason) for method in asked)
+        found: list[Screened] = []
+        for way in branched_ways(asked, hopeful):
+            self._tick(f"screening {way.name}")
+            inner = way.parts[0].name
+            measured = self._engine.runner.cost
+            places = places_of_branched(self._reads[inner], screen.answers, way, measured)
+            found.append(screen.screened(way, places, self._places[inner][1]))
+        return found
+
     def _promising(self, screened: Sequence[Screened], target: Cost) -> list[Candidate]:
         ordered = sorted(screened, key=lambda one: (-one.speedup, one.way.rank))
         hopeful = [one for one in ordered if one.speedup >= HOPELESS] or ordered[:1]
         taken: list[Screened] = []
         for one in hopeful:
-            if sum(other.way.method == one.way.method for other in taken) < MOST_OF_A_METHOD:
+            most = MOST_BRANCHED if one.way.method in BRANCHED else MOST_OF_A_METHOD
+            if sum(other.way.method == one.way.method for other in taken) < most:
                 taken.append(one)
         seconds = self._setup.budget * (TRIALS - SEARCH)
         answer = 1e-3 * target.ms(1) * self._setup.max_new_tokens

@@ -23,13 +23,15 @@ from ..engine import Engine
 from ..models.heads import Pair
 from ..models.identity import Identity
 from ..traces import Position, Trace, TracedAnswer, TraceHeader, position_of
-from .candidates import HYBRID, LOOKUP, Way
+from .branching import grown, prices_of
+from .candidates import BRANCHED, SHAPES, Way
 from .match_rate import Recorded
 from .round_costs import RoundCosts
 from .simulate import Replay
 
 LENGTHS = (1, 2, 3, 4, 5, 6, 8, 10, 12)
 DEPTH = max(LENGTHS)
+RANKED = max(n for n, _ in SHAPES)
 SHORTEST_PROMPT = 3  # what a drafter can read behind
 
 Places = Sequence[Sequence[Position]]  # by answer, behind each of its tokens but the last
@@ -39,7 +41,8 @@ Places = Sequence[Sequence[Position]]  # by answer, behind each of its tokens bu
 class Screened:
     """A way's promise. found: the share of places where it drafts; match_rate: how often its next token there was right.
 
-    draft_cost is c, a drafted token's time over a plain forward's; speedups are over plain decoding, by LENGTHS.
+    draft_cost is c, a drafted token's time over a plain forward's; speedups are over plain decoding, by LENGTHS. A tree's
+    lengths are depths, and it is right where one of its first level's tokens is.
     """
 
     way: Way
@@ -72,12 +75,12 @@ class Screened:
 
 
 def read_answers(engine: Engine, answers: Sequence[Recorded]) -> dict[str, Any]:
-    """What the engine's drafter says behind every token, and how sure it is: lists by answer, one forward or two each.
+    """What the engine's drafter says behind every token, how sure it is, and its RANKED best tokens with probabilities.
 
-    Raises UnsupportedOption where the drafter can't read.
+    Lists by answer, one forward or two each. Raises UnsupportedOption where the drafter can't read.
     """
-    batch: Batch[int, tuple[list[int], list[float]]] = Batch()
-    said: dict[int, tuple[list[int], list[float]]] = {}
+    batch: Batch[int, dict[str, list[Any]]] = Batch()
+    found: dict[int, dict[str, list[Any]]] = {}
     with ExitStack() as stack:
         stack.callback(batch.close)
         for number, answer in enumerate(answers):
@@ -87,15 +90,23 @@ def read_answers(engine: Engine, answers: Sequence[Recorded]) -> dict[str, Any]:
             if event.error is not None:
                 raise event.error
             if event.value is not None:
-                said[event.key] = event.value
-    ordered = [said[number] for number in range(len(answers))]
-    return {"said": [tokens for tokens, _ in ordered], "confidence": [values for _, values in ordered]}
+                found[event.key] = event.value
+    ordered = [found[number] for number in range(len(answers))]
+    return {name: [one[name] for one in ordered] for name in ("said", "confidence", "ranked")}
 
 
-async def _read(drafter: Drafter, answer: Recorded) -> AsyncGenerator[tuple[list[int], list[float]]]:
+async def _read(drafter: Drafter, answer: Recorded) -> AsyncGenerator[dict[str, list[Any]]]:
     rows = await drafter.read(answer.ids[:-1], answer.start)
-    best = rows.logits.float().log_softmax(-1).max(-1)
-    yield best.indices.tolist(), [round(value, 5) for value in best.values.exp().tolist()]
+    logits = rows.logits.float().log_softmax(-1)
+    best, several = logits.max(-1), logits.topk(min(RANKED, logits.shape[-1]))
+    yield {
+        "said": best.indices.tolist(),
+        "confidence": [round(value, 5) for value in best.values.exp().tolist()],
+        "ranked": [
+            [(token, round(value, 5)) for token, value in zip(tokens, values, strict=True)]
+            for tokens, values in zip(several.indices.tolist(), several.values.exp().tolist(), strict=True)
+        ],
+    }
 
 
 def places_of_read(read: Mapping[str, Any], answers: Sequence[Recorded]) -> Places:
@@ -112,6 +123,20 @@ def places_of_read(read: Mapping[str, Any], answers: Sequence[Recorded]) -> Plac
                 for known in range(1, len(tokens))
             ]
         )
+    return found
+
+
+def places_of_branched(read: Mapping[str, Any], answers: Sequence[Recorded], way: Way, measured: Cost | None) -> Places:
+    """The trees or graphs that a reading of what they branch stands for; measured: the runner's cost, where one is kept."""
+    prices = prices_of(way, measured)
+    found: list[list[Position]] = []
+    for answer, ranked in zip(answers, read["ranked"], strict=True):
+        tokens = answer.ids[answer.start :]
+        found.append([])
+        for known in range(1, len(tokens)):
+            rankings = ranked[known : min(known + DEPTH, len(tokens) - 1)]
+            branches = grown(rankings, tokens[known:], way, prices)
+            found[-1].append(position_of((), (), tokens[known:], None, branches))
     return found
 
 
@@ -152,12 +177,13 @@ class Screen:
 
     def screened(self, way: Way, places: Places, step_ms: float) -> Screened:
         """The promise of every fixed length."""
-        replay = self.replay(places, step_ms)
+        branched = way.method in BRANCHED
+        replay = self.replay(places, step_ms, branched)
         counts = [len(answer.positions) for answer in replay.trace.answers]
         speedups = tuple(replay.planned([[length] * count for count in counts]).speedup for length in LENGTHS)
-        every = [one for answer in places for one in answer[:-1]]
-        drafting = [one for one in every if one.drafted]
-        right = sum(one.agreed > 0 for one in drafting)
+        every = [place for number in range(len(counts)) for place in replay.places(number)[:-1]]
+        drafting = [place for place in every if place.steps]
+        right = sum(bool(place.path) for place in drafting)
         return Screened(
             way,
             len(drafting) / len(every) if every else 0.0,
@@ -166,7 +192,8 @@ class Screen:
             speedups,
         )
 
-    def replay(self, places: Places, step_ms: float) -> Replay:
+    def replay(self, places: Places, step_ms: float, branched: bool = False) -> Replay:
+        """Under the target's cost; a drafter's forward of more rows takes as much longer as the target's."""
         about = self.target.model, self.target.runner, self.target.weights
         draft = Cost(*about, "draft", (Point(1, 0, step_ms), Point(2, 0, 2 * step_ms))) if step_ms > 0 else None
         traced = tuple(
@@ -175,13 +202,9 @@ class Screen:
             )
             for number, (one, own) in enumerate(zip(self.answers, places, strict=True))
         )
-        return Replay(Trace(Path(), _HEADER, traced), RoundCosts("screening", self.target, draft, real=True))
+        costs = RoundCosts("screening", self.target, draft, real=True, width=self.target)
+        return Replay(Trace(Path(), _HEADER, traced), costs, branched)
 
 
 # a replay asks a header for the depth alone; nothing of this trace is kept
 _HEADER = TraceHeader("", Pair(Identity("", 0, 0, 0, ""), ""), "", {}, DEPTH, 1, 0, False, 0, None, {})
-
-
-def uses_model(way: Way) -> bool:
-    """Whether the way has rows of its own to read."""
-    return way.method not in (LOOKUP, HYBRID)

@@ -1,0 +1,80 @@
+"""Trees and graphs in a tuning run: as drafters on what they branch, and as drafts that a reading stands for.
+
+Behind an answer's own tokens the reading says what the drafter ranks there, so the path that the target follows is known
+as well as a chain's. What it would have said behind other tokens is not: there the ranking behind the answer's token of
+the same depth stands in, for how many nodes a draft has, which is what they cost. Merging is left out, so a graph costs a
+little less than is told.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+from ..core import ROOT, Signals
+from ..cost import Cost
+from ..drafters.base import Drafter, DrafterFactory
+from ..drafters.graph import GraphDraft, Limits
+from ..drafters.tree import Shape, Tree
+from ..drafters.tree_growth import Chosen, Ranking, affordable, best_first
+from ..drafters.tree_prices import Pricing
+from ..models.sequence import Sequence as Target
+from ..traced_branches import Branches, Level, branches_of
+from .candidates import GRAPH, Way
+
+
+def drafter_of(way: Way, make: DrafterFactory) -> DrafterFactory:
+    """The tree or graph of a way, on the drafter that make gives: what the registered one is with the way's options."""
+    options = way.options
+
+    def branched(target: Target) -> Drafter:
+        prices = prices_of(way, target.runner.cost)
+        if way.method == GRAPH:
+            limits = Limits(options["n"], options["m"], options["sibling"], options["leaf"], prices)
+            return GraphDraft(make(target), limits)
+        return Tree(make(target), Shape(options["n"], prices, drawn=True))
+
+    return branched
+
+
+def prices_of(way: Way, measured: Cost | None) -> tuple[float, ...]:
+    """The price of each node; measured: the runner's cost, where one is kept."""
+    budget = int(way.options["budget"])
+    return Pricing(budget, way.options["min_confidence"], budget).prices(measured)
+
+
+def grown(rankings: Sequence[Ranking], follow: Sequence[int], way: Way, prices: Sequence[float]) -> Branches:
+    """The draft where an answer goes on with `follow`; rankings[i] is what is ranked behind i tokens of that."""
+    levels: list[Level] = []
+    level = [(ROOT, 1.0)]
+    nodes = 0
+    for ranking in (_offered(one, way.options) for one in rankings):
+        rows = (len(level),)
+        taken = best_first([Chosen(ranking, confidence) for _, confidence in level], nodes, prices)
+        if not taken:
+            return branches_of(levels, rows, follow)
+        sure = max(child.confidence for _, child in taken)
+        levels.append(
+            Level(
+                tuple(child.token for _, child in taken),
+                tuple(level[index][0] for index, _ in taken),
+                Signals(sure, sure, 1 - sure, (sure,)),
+                rows,
+            )
+        )
+        nodes += len(taken)
+        least, known = way.options.get("leaf", 0.0), dict(ranking)
+        level = [
+            (nodes - len(taken) + i, child.confidence)
+            for i, (_, child) in enumerate(taken)
+            if affordable(child.confidence, nodes, prices) and known[child.token] >= least
+        ]
+        if not level:
+            break
+    return branches_of(levels, (), follow)
+
+
+def _offered(ranking: Ranking, options: Mapping[str, Any]) -> Ranking:
+    """The best n, and of a graph those that are not far below the best."""
+    least = options.get("sibling", 0.0) * ranking[0][1] if ranking else 0.0
+    return [(token, p) for token, p in ranking[: options["n"]] if p >= least]
