@@ -28,6 +28,7 @@ from rich.console import Console
 from rich.table import Table
 
 from forerun import Engine, load
+from forerun.bench.difference import rounding_margin, shared_length
 from forerun.conditions import conditions
 from forerun.core import Context, Round, Step
 from forerun.design.run import Setup, design
@@ -75,6 +76,18 @@ class Oracle:
         options = {"max_new_tokens": self._length - len(ids), "ignore_eos": True, "speculate": False}
         self._texts.append([*ids, *self._engine.generate(list(ids), **options).ids])
         return self._texts[-1][len(ids) :]
+
+
+def preferred(engine: Engine, prompt: list[int], answer: list[int], ids: list[int]) -> float:
+    """The log-probability that plain decoding gave its own token more where another text parts from it, 0 if none does."""
+    at = shared_length(tuple(answer), tuple(ids))
+    if at == len(answer):
+        return 0.0
+    told = engine.generate(
+        prompt, max_new_tokens=at + 1, ignore_eos=True, speculate=False, logprobs=16, processed_logprobs=True
+    )
+    top = dict(told.logprobs[at].top)
+    return top[answer[at]] - top.get(ids[at], min(top.values()))
 
 
 class Injected(Drafter):
@@ -140,7 +153,7 @@ def measured(
     """Tokens a second of drafting and of plain answers, in turn."""
     plain, own, emitted, parts = [], [], Counter[int](), Counter[str]()
     k, clock = given.k, CLOCKS[given.clock]
-    identical = 0
+    identical, margin = 0, 0.0
     for repeat in range(given.repeats):
         for number, (prompt, oracle) in enumerate(oracles):
             options = {"max_new_tokens": given.new, "ignore_eos": True}
@@ -150,7 +163,9 @@ def measured(
                 lambda one=clocks[1]: one,
             )
             engine.using("none", lambda one=clocks[0]: one).generate(prompt, **options)
-            identical += list(injected.generate(prompt, **options).ids) == oracle.answer
+            ids = list(injected.generate(prompt, **options).ids)
+            identical += ids == oracle.answer
+            margin = max(margin, preferred(engine, prompt, oracle.answer, ids))
             for one, rates in zip(clocks, (plain, own), strict=True):
                 rates.append((sum(one.emitted), one.seconds))
             emitted.update(clocks[1].emitted)
@@ -166,7 +181,8 @@ def measured(
         "plain": rates[0],
         "own": rates[1],
         "speedup": median(ratios),
-        "identical": identical,
+        "identical": f"{identical} of {len(own)}",
+        "margin": margin,
         "shares": shares,
     }
 
@@ -229,6 +245,7 @@ def main(given: argparse.Namespace) -> None:
                 "predicted_over_measured_for_measured_rounds": known.tokens_per_second / real["own"],
                 "predicted_over_measured_speedup_for_measured_rounds": known.speedup / real["speedup"],
                 "identical": real["identical"],
+                "largest_margin": real["margin"],
                 "predicted_ms": predicted_parts(found.loop, times, known_rounds),
                 "measured_ms": real["spent"],
             }
@@ -242,6 +259,7 @@ def main(given: argparse.Namespace) -> None:
         "new_tokens": given.new,
         "prefix": prefix,
         "note": given.note,
+        "rounding_margin": rounding_margin(engine.runner.dtype, engine.runner.device),
         "clock": given.clock,
         "seconds": time.perf_counter() - begun,
         "plain_ms": found.loop.plain,
@@ -265,7 +283,7 @@ def main(given: argparse.Namespace) -> None:
             row["predicted_speedup_for_measured_rounds"],
             row["measured_speedup"],
         )
-        table.add_row(row["shape"], *(f"{value:.3g}" for value in values), str(row["identical"]))
+        table.add_row(row["shape"], *(f"{value:.3g}" for value in values), row["identical"])
     Console(width=140).print(table)
 
 
