@@ -5,6 +5,7 @@ Run: python benchmarks/graphs/compare.py OUT.json TARGET SUITE --of draft_model 
 
 Greedy on SUITE's prompts. Every setting answers the first prompt of each category; the fastest of each kind is judged on the
 others, in turn with plain decoding. Draft forwards and rows are counted, not timed, so they hold on any machine.
+"verification" is what a forward of so many rows costs here, over one of a single row.
 """
 
 from __future__ import annotations
@@ -23,7 +24,7 @@ from rich.console import Console
 from rich.table import Table
 
 from forerun import Engine, load
-from forerun.bench.calibration import Opened, tell_cost
+from forerun.bench.calibration import Opened, calibrated, tell_cost
 from forerun.bench.suite import fingerprint, read_suite
 from forerun.conditions import conditions
 from forerun.stats import Stats
@@ -112,14 +113,18 @@ def main(given: argparse.Namespace) -> None:
     names = ("model", "adapter", "exit_layer", "vocabulary")
     inner = {name: getattr(given, name) for name in names if getattr(given, name) is not None}
     plain = load(given.target, dtype=given.dtype, weights=given.weights)
-    tell_cost(Opened(given.target, plain, given.weights))
+    opened = Opened(given.target, plain, given.weights)
+    target = calibrated(opened, refresh=True)[0].target
+    tell_cost(opened)
     items = read_suite(Path(given.suite), given.per_category)[: given.prompts]
     prompts = [item.question.prompt((), chat=True) for item in items]
     everything = settings(given.of, inner, given.budget)[:: given.every]
     rows = compared(plain, everything, prompts, given.new)
     about = conditions(plain, shlex.join(["python", *sys.argv]))
     suite = {"suite": given.suite, "suite_sha256": fingerprint(Path(given.suite)), "prompts": [i.id for i in items]}
-    report = {**about, **suite, "weights": given.weights, "new_tokens": given.new, "methods": rows}
+    curve = {rows: target.ms(rows) / target.ms(1) for rows in target.rows}
+    told = {"weights": given.weights, "new_tokens": given.new, "verification": curve, "methods": rows}
+    report = {**about, **suite, **told}
     Path(given.out).write_text(json.dumps(report, indent=1) + "\n", encoding="utf-8")
     table = Table("kind", "depth", "tokens/round", "draft forwards/token", "rows verified/token", "saved", "speed-up")
     for row in rows:
