@@ -127,8 +127,8 @@ def _self_speculation(outcome: Outcome) -> Iterator[str]:
         ordered = sorted(damages, key=lambda one: damages[one])
         least, middle, most = ordered[0], ordered[len(ordered) // 2], ordered[-1]
         yield (
-            f"Leaving out a single sublayer loses {damages[least]:.1%} of the tokens at least ({least}), "
-            f"{damages[middle]:.1%} in the middle and {damages[most]:.1%} at most ({most})."
+            f"Leaving out a single sublayer, of {len(damages)} tried, loses {damages[least]:.1%} of the tokens at least "
+            f"({least}), {damages[middle]:.1%} in the middle and {damages[most]:.1%} at most ({most})."
         )
     yield from _best_set(outcome.sets, outcome.target.ms(1))
 
