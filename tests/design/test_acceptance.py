@@ -18,7 +18,7 @@ def test_without_a_measurement_everything_is_assumed_and_says_so() -> None:
     assert guess.at(0.1) == pytest.approx(AT_A_TENTH)
     assert guess.slope == SLOPE
     assert guess.basis.startswith("assumed, not measured: ")
-    assert "60% of the time" in guess.basis
+    assert "64% of the time" in guess.basis
 
 
 def test_one_measurement_fixes_the_level_and_not_the_slope() -> None:
