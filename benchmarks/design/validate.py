@@ -149,27 +149,27 @@ def measured(
     factory: DrafterFactory,
     given: argparse.Namespace,
     oracles: Sequence[tuple[list[int], Oracle]],
+    turn: int,
 ) -> dict[str, Any]:
-    """Tokens a second of drafting and of plain answers, in turn."""
+    """Tokens a second of drafting and of plain answers, in turn; turn: which coins are thrown."""
     plain, own, emitted, parts = [], [], Counter[int](), Counter[str]()
     k, clock = given.k, CLOCKS[given.clock]
     identical, margin = 0, 0.0
-    for repeat in range(given.repeats):
-        for number, (prompt, oracle) in enumerate(oracles):
-            options = {"max_new_tokens": given.new, "ignore_eos": True}
-            clocks = Timed(0, clock), Timed(k, clock)
-            injected = engine.using(
-                lambda target, o=oracle, s=1000 * repeat + number: Injected(factory(target), o, given.alpha, s),
-                lambda one=clocks[1]: one,
-            )
-            engine.using("none", lambda one=clocks[0]: one).generate(prompt, **options)
-            ids = list(injected.generate(prompt, **options).ids)
-            identical += ids == oracle.answer
-            margin = max(margin, preferred(engine, prompt, oracle.answer, ids))
-            for one, rates in zip(clocks, (plain, own), strict=True):
-                rates.append((sum(one.emitted), one.seconds))
-            emitted.update(clocks[1].emitted)
-            parts.update(clocks[1].parts)
+    for number, (prompt, oracle) in enumerate(oracles):
+        options = {"max_new_tokens": given.new, "ignore_eos": True}
+        clocks = Timed(0, clock), Timed(k, clock)
+        injected = engine.using(
+            lambda target, o=oracle, s=1000 * turn + number: Injected(factory(target), o, given.alpha, s),
+            lambda one=clocks[1]: one,
+        )
+        engine.using("none", lambda one=clocks[0]: one).generate(prompt, **options)
+        ids = list(injected.generate(prompt, **options).ids)
+        identical += ids == oracle.answer
+        margin = max(margin, preferred(engine, prompt, oracle.answer, ids))
+        for one, rates in zip(clocks, (plain, own), strict=True):
+            rates.append((sum(one.emitted), one.seconds))
+        emitted.update(clocks[1].emitted)
+        parts.update(clocks[1].parts)
     rates = [sum(tokens for tokens, _ in runs) / sum(seconds for _, seconds in runs) for runs in (plain, own)]
     ratios = [(b / t) / (a / s) for (a, s), (b, t) in zip(plain, own, strict=True)]
     total = sum(emitted.values())
@@ -181,7 +181,8 @@ def measured(
         "plain": rates[0],
         "own": rates[1],
         "speedup": median(ratios),
-        "identical": f"{identical} of {len(own)}",
+        "identical": identical,
+        "answers": len(own),
         "margin": margin,
         "shares": shares,
     }
@@ -203,6 +204,58 @@ def tell_time_by(clock: Callable[[], float]) -> None:
         vars(import_module(f"forerun.{name}"))["perf_counter"] = clock
 
 
+def compared(
+    engine: Engine,
+    setup: Setup,
+    factory: DrafterFactory,
+    given: argparse.Namespace,
+    oracles: Sequence[tuple[list[int], Oracle]],
+    turn: int,
+) -> dict[str, Any]:
+    """What is predicted for the setup's one shape beside what comes out."""
+    found = design(engine, setup)
+    times = found.shapes[0].times
+    prediction = predict(found.loop, times, rounds_of(given.alpha, given.k))
+    real = measured(engine, factory, given, oracles, turn)
+    rounds = Rounds(given.k, real["shares"])
+    known = predict(found.loop, times, rounds)
+    return {
+        "first_ms": {str(point.rows): point.ms for point in times.first.points},
+        "later_ms": times.later,
+        "predicted_tokens_per_second": prediction.tokens_per_second,
+        "predicted_for_measured_rounds": known.tokens_per_second,
+        "measured_tokens_per_second": real["own"],
+        "predicted_plain": found.loop.plain_speed,
+        "measured_plain": real["plain"],
+        "tokens_per_round": known.tokens_per_round,
+        "predicted_speedup": prediction.speedup,
+        "predicted_speedup_for_measured_rounds": known.speedup,
+        "measured_speedup": real["speedup"],
+        "predicted_over_measured": prediction.tokens_per_second / real["own"],
+        "predicted_over_measured_for_measured_rounds": known.tokens_per_second / real["own"],
+        "predicted_over_measured_speedup_for_measured_rounds": known.speedup / real["speedup"],
+        "identical": real["identical"],
+        "answers": real["answers"],
+        "largest_margin": real["margin"],
+        "predicted_ms": predicted_parts(found.loop, times, rounds),
+        "measured_ms": real["spent"],
+    }
+
+
+def middle(turns: Sequence[dict[str, Any]]) -> dict[str, Any]:
+    """Medians of several turns' figures; counts add up, and of margins the largest counts."""
+    whole = {"identical": sum, "answers": sum, "largest_margin": max}
+    found: dict[str, Any] = {}
+    for name, value in turns[0].items():
+        values = [turn[name] for turn in turns]
+        if isinstance(value, dict):
+            found[name] = middle(values)
+        else:
+            found[name] = whole.get(name, median)(values)
+    ratios = [turn["predicted_over_measured_for_measured_rounds"] for turn in turns if "answers" in turn]
+    return {**found, **({"each_turn": ratios} if ratios else {})}
+
+
 def main(given: argparse.Namespace) -> None:
     tell_time_by(CLOCKS[given.clock])
     engine = load(given.model, weights=given.weights, dtype=given.dtype)
@@ -212,44 +265,17 @@ def main(given: argparse.Namespace) -> None:
     shapes = [DraftShape.parse(text, config) for text in SHAPES]
     weights = given.weights or str(engine.runner.dtype).removeprefix("torch.")
     prefix = round(mean(map(len, prompts))) + given.new // 2
-    setup = Setup(
-        config=config, weights=weights, held=given.weights, shapes=shapes, prefix=prefix, repeats=given.bursts
-    )
+    setup = Setup(config=config, weights=weights, held=given.weights, prefix=prefix, repeats=given.bursts)
     begun = time.perf_counter()
-    found = design(engine, setup)
-    told = {one.shape: one for one in found.shapes}
-    rows: list[dict[str, Any]] = []
-    for shape in shapes:
-        times = told[shape].times
-        prediction = predict(found.loop, times, rounds_of(given.alpha, given.k))
-        factory = drafting(engine, config, shape, given.weights)
-        if shape is shapes[0]:
-            measured(engine, factory, given, oracles)  # the oracles learn all texts that come up
-        real = measured(engine, factory, given, oracles)
-        known_rounds = Rounds(given.k, real["shares"])
-        known = predict(found.loop, times, known_rounds)
-        rows.append(
-            {
-                "shape": shape.name,
-                "first_ms": {str(point.rows): point.ms for point in times.first.points},
-                "later_ms": times.later,
-                "predicted_tokens_per_second": prediction.tokens_per_second,
-                "predicted_for_measured_rounds": known.tokens_per_second,
-                "measured_tokens_per_second": real["own"],
-                "measured_plain": real["plain"],
-                "tokens_per_round": known.tokens_per_round,
-                "predicted_speedup": prediction.speedup,
-                "predicted_speedup_for_measured_rounds": known.speedup,
-                "measured_speedup": real["speedup"],
-                "predicted_over_measured": prediction.tokens_per_second / real["own"],
-                "predicted_over_measured_for_measured_rounds": known.tokens_per_second / real["own"],
-                "predicted_over_measured_speedup_for_measured_rounds": known.speedup / real["speedup"],
-                "identical": real["identical"],
-                "largest_margin": real["margin"],
-                "predicted_ms": predicted_parts(found.loop, times, known_rounds),
-                "measured_ms": real["spent"],
-            }
-        )
+    factories = {shape: drafting(engine, config, shape, given.weights) for shape in shapes}
+    for turn in range(given.repeats):  # the oracles learn all texts that come up
+        measured(engine, factories[shapes[0]], given, oracles, turn)
+    passes = [
+        # predicted right before it is measured, for the machine is not the same from minute to minute
+        [compared(engine, replace(setup, shapes=[shape]), factories[shape], given, oracles, turn) for shape in shapes]
+        for turn in range(given.repeats)
+    ]
+    rows = [{"shape": shape.name, **middle([one[n] for one in passes])} for n, shape in enumerate(shapes)]
     report = {
         **conditions(engine, shlex.join(["python", *sys.argv])),
         "weights": weights,
@@ -262,10 +288,6 @@ def main(given: argparse.Namespace) -> None:
         "rounding_margin": rounding_margin(engine.runner.dtype, engine.runner.device),
         "clock": given.clock,
         "seconds": time.perf_counter() - begun,
-        "plain_ms": found.loop.plain,
-        "verify_ms": {str(point.rows): point.ms for point in found.loop.verify.points},
-        "overhead_ms": asdict(found.loop.overhead),
-        "predicted_plain": found.loop.plain_speed,
         "shapes": rows,
     }
     out = Path(given.out)
@@ -274,16 +296,17 @@ def main(given: argparse.Namespace) -> None:
     table = Table(
         "shape", "predicted", "for its rounds", "measured", "over measured", "speed-up", "its own", "identical"
     )
+    names = (
+        "predicted_tokens_per_second",
+        "predicted_for_measured_rounds",
+        "measured_tokens_per_second",
+        "predicted_over_measured_for_measured_rounds",
+        "predicted_speedup_for_measured_rounds",
+        "measured_speedup",
+    )
     for row in rows:
-        values = (
-            row["predicted_tokens_per_second"],
-            row["predicted_for_measured_rounds"],
-            row["measured_tokens_per_second"],
-            row["predicted_over_measured_for_measured_rounds"],
-            row["predicted_speedup_for_measured_rounds"],
-            row["measured_speedup"],
-        )
-        table.add_row(row["shape"], *(f"{value:.3g}" for value in values), row["identical"])
+        share = f"{row['identical']:.0f} of {row['answers']:.0f}"
+        table.add_row(row["shape"], *(f"{row[name]:.3g}" for name in names), share)
     Console(width=140).print(table)
 
 

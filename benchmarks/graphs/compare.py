@@ -112,6 +112,8 @@ def compared(plain: Engine, all_of_them: list[Setting], prompts: list[Any], new:
 def main(given: argparse.Namespace) -> None:
     names = ("model", "adapter", "exit_layer", "vocabulary")
     inner = {name: getattr(given, name) for name in names if getattr(given, name) is not None}
+    if given.drafter_weights:
+        inner["weights"] = given.drafter_weights
     plain = load(given.target, dtype=given.dtype, weights=given.weights)
     opened = Opened(given.target, plain, given.weights)
     target = calibrated(opened, refresh=True)[0].target
@@ -144,6 +146,7 @@ if __name__ == "__main__":
     for name in ("--model", "--adapter", "--dtype"):
         flags.add_argument(name)
     flags.add_argument("--weights", default="")
+    flags.add_argument("--drafter-weights", default="", help="smaller ones for the drafter alone")
     for name in ("--exit-layer", "--vocabulary", "--per-category", "--prompts"):
         flags.add_argument(name, type=int)
     flags.add_argument(
