@@ -265,7 +265,9 @@ def main(given: argparse.Namespace) -> None:
     shapes = [DraftShape.parse(text, config) for text in SHAPES]
     weights = given.weights or str(engine.runner.dtype).removeprefix("torch.")
     prefix = round(mean(map(len, prompts))) + given.new // 2
-    setup = Setup(config=config, weights=weights, held=given.weights, prefix=prefix, repeats=given.bursts)
+    setup = Setup(
+        config=config, weights=weights, held=given.weights, shapes=shapes, prefix=prefix, repeats=given.bursts
+    )
     begun = time.perf_counter()
     factories = {shape: drafting(engine, config, shape, given.weights) for shape in shapes}
     for turn in range(given.repeats):  # the oracles learn all texts that come up
