@@ -1,4 +1,4 @@
-"""What training an exit adapter needs of the frozen model beside its states: embeddings, final norm and head."""
+"""What teaching a student needs of the frozen model beside its states: embeddings, final norm and head."""
 
 from __future__ import annotations
 
@@ -50,7 +50,7 @@ def frozen_of(model: Any) -> Frozen:
     ]
     head = model.get_output_embeddings()
     if not norms or not isinstance(head, nn.Linear) or dict(head.named_parameters()).keys() != {"weight"}:
-        raise UnsupportedModel(f"{type(model).__name__} has no plain final norm and head, which an exit adapter reads")
+        raise UnsupportedModel(f"{type(model).__name__} has no plain final norm and head to learn from")
     frozen = Frozen(
         embeddings=model.get_input_embeddings().weight.detach(),
         head=head.weight.detach(),
