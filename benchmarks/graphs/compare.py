@@ -61,14 +61,21 @@ def engine_of(plain: Engine, setting: Setting) -> Engine:
 
 
 def judged(plain: Engine, engines: list[Engine], prompts: list[Any], new: int) -> list[dict[str, Any]]:
-    """For each engine, its counts a token and its speed over plain decoding's, prompt by prompt in turn."""
+    """For each engine, its counts a token and its speed over plain decoding's, prompt by prompt in turn.
+
+    Nobody finds a text computed by another one, and the order changes from prompt to prompt.
+    """
     told: list[dict[str, Any]] = [{"stats": Stats(), "speeds": [], "gains": [], "identical": True} for _ in engines]
-    for prompt in prompts:
+    for number, prompt in enumerate(prompts):
+        plain.forget()
         expected, seconds = timed_answer(plain, prompt, {"max_new_tokens": new})
         if not expected.stats.decoded:
             continue
         own = expected.stats.decoded / seconds
-        for engine, one in zip(engines, told, strict=True):
+        every = list(zip(engines, told, strict=True))
+        first = number % len(every)
+        for engine, one in every[first:] + every[:first]:
+            plain.forget()
             result, seconds = timed_answer(engine, prompt, {"max_new_tokens": new})
             one["stats"].merge(result.stats)
             one["speeds"].append(result.stats.decoded / seconds)
