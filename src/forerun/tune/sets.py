@@ -131,7 +131,7 @@ class SetSearch:
         for one in chain.from_iterable(all_of_them[first::3] for first in range(3)):
             plan = self._space.without([one])
             if self._journal.known("match rate", _told(plan)) is None and self._journal.spent >= until:
-                break
+                continue
             found[one] = whole - self._kept_rate(plan)
             tick("damage of single sublayers")
         return found
