@@ -32,7 +32,8 @@ class Drafter(ABC):
 
     identity says which drafter it is, to what was trained for it; "" where it can't be told. branches: it has begin and
     extend, so a tree can be drafted with it. partial: its rows may allow no token where processors act, for its head holds
-    a part of the vocabulary. rule: how its drafts are verified where that is not verify.verify; any other is lossy.
+    a part of the vocabulary. rule: how its drafts are verified where that is not verify.verify; any other is lossy. inner:
+    the drafter that it branches, if it does; forwards: how many rows each forward of inner had, of the last draft begun.
     """
 
     taps: frozenset[int] = frozenset()
@@ -40,6 +41,8 @@ class Drafter(ABC):
     branches: bool = False
     partial: bool = False
     rule: Rule | None = None
+    inner: Drafter | None = None
+    forwards: Series[int] = ()
 
     @abstractmethod
     def draft(self, context: Context) -> AsyncGenerator[Step]:

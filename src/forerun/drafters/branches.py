@@ -56,13 +56,16 @@ def read_row(
 
 
 class Branched(Drafter):
-    """Another drafter (inner), branched. forwards: how many rows each forward of it had, of the last draft begun."""
+    """Another drafter, branched."""
+
+    inner: Drafter
+    forwards: list[int]
 
     def __init__(self, inner: Drafter) -> None:
         self.taps = inner.taps
         self.identity = inner.identity
         self.inner = inner
-        self.forwards: list[int] = []
+        self.forwards = []
 
     async def _begin(self, context: Context) -> Rows | None:
         self.forwards = []

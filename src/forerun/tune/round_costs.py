@@ -17,7 +17,6 @@ from ..bench.comparison import spread
 from ..core import Round, Step
 from ..cost import Cost, Costs, Point
 from ..drafters.base import Drafter
-from ..drafters.branches import Branched
 from ..engine import Engine
 from ..models.sequence import Sequence as Target
 from ..policies.base import LengthPolicy
@@ -187,13 +186,12 @@ def measure(
 def _chains_of(engine: Engine, prompt: Sequence[int]) -> tuple[Engine, Engine | None]:
     """The engine of the chains, and that of the trees where the engine's drafter branches another one."""
     with engine.lent(prompt) as (_, drafter):
-        if not isinstance(drafter, Branched):
+        if drafter.inner is None:
             return engine, None
 
     def inner(target: Target) -> Drafter:
         made = engine.drafter(target)
-        assert isinstance(made, Branched)
-        return made.inner
+        return made.inner or made
 
     return engine.using(inner), engine
 
@@ -233,8 +231,8 @@ def _answer(engine: Engine, prompt: Sequence[int], k: int, max_new_tokens: int) 
         return made[-1]
 
     def note(round: Round) -> None:
-        own = made[-1] if made else None  # plain answers have no drafter
-        noted.append((round, len(own.forwards) if isinstance(own, Branched) else len(round.draft)))
+        branches = bool(made) and made[-1].inner is not None  # plain answers have no drafter
+        noted.append((round, len(made[-1].forwards) if branches else len(round.draft)))
 
     options = {"max_new_tokens": max_new_tokens, "ignore_eos": True, "speculate": k > 0}
     engine.forget()

@@ -20,7 +20,6 @@ from torch import Tensor
 from ..bench.suite import read_suite
 from ..core import Context, Signals, Step
 from ..drafters.base import Drafter
-from ..drafters.branches import Branched
 from ..engine import Engine
 from ..jsonl import Lines
 from ..models.sequence import Sequence as Target
@@ -70,7 +69,7 @@ class Recorder(Drafter):
         noted = self._notes.setdefault(tuple(context.ids[: context.prompt_length]), _Noted())
         most = min(self._header.depth, context.room - 1)
         chained = self._inner
-        if isinstance(chained, Branched):
+        if chained.inner is not None:
             noted.branches[len(context.ids) - context.prompt_length] = await self._branches(chained, context, most)
             self._target.drop()  # a chain that the target drafts itself begins without scratch rows
             chained = chained.inner
@@ -89,7 +88,7 @@ class Recorder(Drafter):
         for step in steps[:0]:  # the round stays plain
             yield step
 
-    async def _branches(self, drafter: Branched, context: Context, most: int) -> tuple[list[Level], Sequence[int]]:
+    async def _branches(self, drafter: Drafter, context: Context, most: int) -> tuple[list[Level], Sequence[int]]:
         """The levels, and the rows of the forwards behind them."""
         levels: list[Level] = []
         seen = 0
