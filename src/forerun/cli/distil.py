@@ -2,20 +2,24 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import ExitStack, contextmanager
 from dataclasses import asdict
 from pathlib import Path
-from typing import Annotated
+from typing import Annotated, Any
 
 import typer
 
+from ..engine import Engine
 from ..models.checks import max_length_of
+from ..models.identity import Identity, identity_of
 from ..models.load import Module, open_module
-from ..train.distil import Progress
-from ..train.distil_run import Begin, DistilReport
-from ..train.examples import Example, read_examples
+from ..train.distil import DistilRecipe, Progress
+from ..train.distil_run import Begin, DistilReport, DistilRun, Shape
+from ..train.examples import read_examples
 from ..train.workplace import check_output
+from .flags import flag
+from .given import PLAIN, open_engine
 from .screen import note, progress, show, show_json
 
 HELP = {
@@ -30,29 +34,59 @@ LOG_EVERY = 20
 
 Data = Annotated[list[Path], typer.Option(help="Answers of this model (forerun train answers); may be repeated.")]
 Output = Annotated[Path, typer.Option("--output", "-o", help="The directory to write; it mustn't exist.")]
-States = Annotated[list[Path] | None, typer.Option(help="States kept by train answers --states; may be repeated.")]
-HeldOut = Annotated[float, typer.Option(help="The share of answers that is never trained on.")]
-Limit = Annotated[int | None, typer.Option(help="Use only the first so many answers of each file.")]
-SaveEvery = Annotated[int, typer.Option(help="Steps between checkpoints to resume from.")]
-Resume = Annotated[bool, typer.Option("--resume", help="Go on with the run that was interrupted.")]
+RUN = tuple(
+    flag(name, kind, default, "Options", help)
+    for name, kind, default, help in (
+        ("states", list[Path] | None, None, "States kept by train answers --states; may be repeated."),
+        ("held_out", float, 0.02, "The share of answers that is never trained on."),
+        ("limit", int | None, None, "Use only the first so many answers of each file."),
+        ("save_every", int, 100, "Steps between checkpoints to resume from."),
+        ("resume", bool, False, "Go on with the run that was interrupted."),
+    )
+)
+
+Train = Callable[
+    [DistilRun[Shape], Module, Identity, Callable[[], Engine], Begin, Callable[[Progress], None]], DistilReport
+]
 
 
-def opened(model: str, output: Path, resume: bool, limit: int | None, trust_remote_code: bool) -> Module:
-    """The model in float32, once what can be checked without it was."""
+def taught(
+    model: str,
+    data: Sequence[Path],
+    output: Path,
+    as_json: bool,
+    given: Mapping[str, Any],
+    plan: Callable[[Any], tuple[Shape, DistilRecipe]],
+    train: Train[Shape],
+) -> None:
+    """Train and say what came of it. plan: the student's shape and recipe for a model of this text configuration."""
+    limit = given["limit"]
     if limit is not None and limit < 1:
         raise ValueError(f"--limit must be at least 1, got {limit}")
-    check_output(output, resume)
+    check_output(output, given["resume"])
     note(f"loading {model}")
-    return open_module(model, dtype="float32", device="cpu", trust_remote_code=trust_remote_code)
-
-
-def examples_of(files: Sequence[Path], module: Module, limit: int | None) -> list[Example]:
-    longest = max_length_of(module.model.config.get_text_config())
-    return [one for file in files for one in read_examples(file, module.tokenizer, longest)[:limit]]
+    module = open_module(model, dtype="float32", device="cpu", trust_remote_code=given["trust_remote_code"])
+    config = module.model.config.get_text_config()
+    shape, recipe = plan(config)
+    longest = max_length_of(config)
+    run = DistilRun(
+        shape=shape,
+        recipe=recipe,
+        examples=[one for file in data for one in read_examples(file, module.tokenizer, longest)[:limit]],
+        stores=given["states"] or (),
+        output=output,
+        held_out=given["held_out"],
+        save_every=given["save_every"],
+        resume=given["resume"],
+    )
+    identity = identity_of(module.model, module.vocabulary)
+    with _bars() as begin:
+        report = train(run, module, identity, lambda: open_engine(model, PLAIN, given), begin, _noted)
+    _tell(report, as_json)
 
 
 @contextmanager
-def bars() -> Iterator[Begin]:
+def _bars() -> Iterator[Begin]:
     """Begins one progress bar after the other."""
     with ExitStack() as stack:
 
@@ -62,13 +96,13 @@ def bars() -> Iterator[Begin]:
         yield begin
 
 
-def noted(now: Progress) -> None:
+def _noted(now: Progress) -> None:
     if now.step % LOG_EVERY == 0 or now.step == now.steps:
         passes = ", ".join(f"{one:.3f}" for one in now.passes)
         note(f"step {now.step} of {now.steps}: loss {now.loss:.3f} ({passes}), learning rate {now.rate:.2g}")
 
 
-def tell(report: DistilReport, as_json: bool) -> None:
+def _tell(report: DistilReport, as_json: bool) -> None:
     if as_json:
         show_json(asdict(report))
         return

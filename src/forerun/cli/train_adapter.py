@@ -6,14 +6,13 @@ from typing import Annotated, Any
 
 import typer
 
-from ..models.identity import identity_of
+from ..models.adapter_file import AdapterShape
 from ..train.adapter import shape_like
 from ..train.adapter_run import train_adapter
 from ..train.distil import DistilRecipe
-from ..train.distil_run import DistilRun
 from . import distil
 from .flags import recipe_flags, recipe_of, takes
-from .given import OPENING, PLAIN, AsJson, Model, open_engine
+from .given import OPENING, AsJson, Model
 
 HELP = {
     **distil.HELP,
@@ -23,7 +22,7 @@ HELP = {
 }
 
 
-@takes(*OPENING, *recipe_flags(DistilRecipe, HELP))
+@takes(*distil.RUN, *OPENING, *recipe_flags(DistilRecipe, HELP))
 def exit_adapter(
     model: Model,
     data: distil.Data,
@@ -33,28 +32,13 @@ def exit_adapter(
         str, typer.Option(help="state: the exit's own; state+token: and the next token, no layer runs while drafting.")
     ] = "state+token",
     depth: Annotated[int, typer.Option(help="Blocks.")] = 1,
-    states: distil.States = None,
-    held_out: distil.HeldOut = 0.02,
-    limit: distil.Limit = None,
-    save_every: distil.SaveEvery = 100,
-    resume: distil.Resume = False,
     as_json: AsJson = False,
     **given: Any,
 ) -> None:
     """Train a small block between an exit and the model's own head; the model and its answers stay as they are."""
     recipe = recipe_of(DistilRecipe, given)
-    module = distil.opened(model, output, resume, limit, given["trust_remote_code"])
-    run = DistilRun(
-        shape=shape_like(module.model.config.get_text_config(), exit_layer, inputs, depth),
-        recipe=recipe,
-        examples=distil.examples_of(data, module, limit),
-        stores=states or (),
-        output=output,
-        held_out=held_out,
-        save_every=save_every,
-        resume=resume,
-    )
-    identity = identity_of(module.model, module.vocabulary)
-    with distil.bars() as begin:
-        report = train_adapter(run, module, identity, lambda: open_engine(model, PLAIN, given), begin, distil.noted)
-    distil.tell(report, as_json)
+
+    def plan(config: Any) -> tuple[AdapterShape, DistilRecipe]:
+        return shape_like(config, exit_layer, inputs, depth), recipe
+
+    distil.taught(model, data, output, as_json, given, plan, train_adapter)
