@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import ExitStack
 from dataclasses import dataclass, replace
+from functools import cache, partial
 from typing import Any
 
 from ..drafters.base import Drafter
@@ -120,8 +121,10 @@ def design(engine: Engine, setup: Setup, tick: Callable[[], None] = lambda: None
         _trained(setup, number, heard, loop, measured.drafts[_key(number, setup.candidates[number])])
         for number, heard in enumerate(listened)
     ]
-    guess = guess_from(list(_seen(setup, trained)))
-    found = {shape: _judged(setup, shape, guess, loop, measured.drafts[shape.name]) for shape in shapes}
+    # many shapes share a vocabulary, and the log is long
+    covered = cache(partial(_covered, setup))
+    guess = guess_from(list(_seen(setup, trained, covered)))
+    found = {shape: _judged(setup, shape, covered, guess, loop, measured.drafts[shape.name]) for shape in shapes}
     return Design(
         prefix=prefix,
         loop=loop,
@@ -164,33 +167,35 @@ def _trained(setup: Setup, number: int, listened: Listened, loop: Loop, times: D
     return Trained(candidate, shape, size_of(shape, config, weights), times, listened, prediction)
 
 
-def _seen(setup: Setup, trained: Sequence[Trained]) -> Iterator[Seen]:
+def _seen(setup: Setup, trained: Sequence[Trained], covered: Callable[[int], float]) -> Iterator[Seen]:
     """What is known of acceptance: as if each draft could say every token."""
     whole = size_of(DraftShape.of(setup.config), setup.config, setup.weights).layers
     for shape, acceptance in setup.known:
         size = size_of(shape, setup.config, setup.weights).layers
-        yield Seen(size / whole, min(acceptance / _covered(setup, shape), 1.0))
+        yield Seen(size / whole, min(acceptance / covered(shape.vocabulary), 1.0))
     for one in trained:
-        yield Seen(one.size.layers / whole, min(one.listened.heard.acceptance / _covered(setup, one.shape), 1.0))
+        yield Seen(one.size.layers / whole, min(one.listened.heard.acceptance / covered(one.shape.vocabulary), 1.0))
 
 
-def _covered(setup: Setup, shape: DraftShape) -> float:
-    """1 where no log tells what a cut vocabulary misses."""
+def _covered(setup: Setup, size: int) -> float:
+    """1 where no log tells what a vocabulary of this size misses."""
     vocabulary = int(setup.config.vocab_size)
-    if not setup.log or shape.vocabulary >= vocabulary:
+    if not setup.log or size >= vocabulary:
         return 1.0
-    return max(coverage(setup.log, shape.vocabulary, vocabulary), 0.01)
+    return max(coverage(setup.log, size, vocabulary), 0.01)
 
 
-def _judged(setup: Setup, shape: DraftShape, guess: Guess, loop: Loop, times: DraftTimes) -> Untrained:
-    size, covered = size_of(shape, setup.config, setup.weights), _covered(setup, shape)
+def _judged(
+    setup: Setup, shape: DraftShape, covered: Callable[[int], float], guess: Guess, loop: Loop, times: DraftTimes
+) -> Untrained:
+    size, share = size_of(shape, setup.config, setup.weights), covered(shape.vocabulary)
     whole = size_of(DraftShape.of(setup.config), setup.config, setup.weights).layers
-    alpha = covered * guess.at(size.layers / whole)
+    alpha = share * guess.at(size.layers / whole)
     return Untrained(
         shape=shape,
         size=size,
         times=times,
-        covered=covered,
+        covered=share,
         acceptance=alpha,
         prediction=best(loop, times, lambda k: rounds_of(alpha, k)),
         break_even=needed(loop, times, 1.0),
