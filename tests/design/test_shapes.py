@@ -7,7 +7,8 @@ from typing import Any
 import pytest
 from transformers import AutoConfig, AutoModelForCausalLM
 
-from forerun.design.shapes import by_layer, distinct, equal_shapes, grid, head_dim_of, size_of
+from forerun.design.shapes import by_layer, distinct, equal_shapes, grid, size_of
+from forerun.models.checks import head_dim_of
 from forerun.models.draft_shape import DraftShape, spread_layers
 from forerun.testing import tiny_model
 

@@ -6,6 +6,7 @@ from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, replace
 from typing import Any
 
+from ..models.checks import head_dim_of
 from ..models.draft_shape import DraftShape
 
 DEPTHS = (1, 2, 3, 4, 6, 8, 12, 16, 24, 32, 48)
@@ -44,10 +45,6 @@ def size_of(shape: DraftShape, config: Any, weights: str) -> Size:
         read=layers + shape.vocabulary * shape.width,
         megabytes=(layers * of_layer + tables * of_table) / 1e6,
     )
-
-
-def head_dim_of(config: Any) -> int:
-    return int(getattr(config, "head_dim", 0) or config.hidden_size // config.num_attention_heads)
 
 
 def grid(config: Any, cut: bool) -> Iterator[DraftShape]:

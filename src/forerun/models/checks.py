@@ -32,6 +32,11 @@ def check_structure(model: Any) -> None:
         raise UnsupportedModel(f"{name}: {reason}")
 
 
+def head_dim_of(config: Any) -> int:
+    """How wide an attention head is, said or implied."""
+    return int(getattr(config, "head_dim", None) or config.hidden_size // config.num_attention_heads)
+
+
 def max_length_of(config: Any) -> int | None:
     """The most tokens that a text may hold, None where nothing limits it.
 

@@ -12,6 +12,7 @@ from dataclasses import dataclass, fields, replace
 from typing import Any
 
 from ..errors import UnsupportedOption
+from .checks import head_dim_of
 
 
 @dataclass(frozen=True, slots=True)
@@ -85,7 +86,7 @@ class DraftShape:
         """The target's text configuration in this shape; chosen: the target's layers that the draft's come from."""
         own = deepcopy(config)
         # said before the width changes what it would be by default
-        own.head_dim = int(getattr(config, "head_dim", 0) or config.hidden_size // config.num_attention_heads)
+        own.head_dim = head_dim_of(config)
         keep_layers(own, chosen)
         own.hidden_size, own.intermediate_size = self.width, self.mlp
         own.num_attention_heads, own.num_key_value_heads = self.heads, self.kv_heads

@@ -16,7 +16,7 @@ import torch.nn.functional as F
 from torch import Tensor
 
 from ..errors import UnsupportedModel
-from .checks import max_length_of
+from .checks import head_dim_of, max_length_of
 from .mask import Pattern
 
 # Rotary scalings that don't depend on how long the text is.
@@ -122,7 +122,7 @@ def shape_of(config: Any) -> Shape:
         raise UnsupportedModel(f"the lean decoder can't run this model: {reason}")
     kind = config.model_type
     heads = config.num_attention_heads
-    head_dim = getattr(config, "head_dim", None) or config.hidden_size // heads
+    head_dim = head_dim_of(config)
     rotated = getattr(config, "no_rope_layers", None) or [1] * config.num_hidden_layers
     types = _layer_types(config)
     named = _rope_by_type(config)

@@ -11,6 +11,8 @@ import torch.nn.functional as F
 from torch import Tensor, nn
 
 from ..models.adapter_file import AdapterFile, AdapterShape, write_adapter
+from ..models.checks import head_dim_of
+from ..models.draft_shape import DraftShape
 from ..models.identity import Identity
 from .adapter_block import ExitAdapter, Past
 from .distil import Student
@@ -76,18 +78,18 @@ def _copy(own: nn.Module, other: nn.Module) -> None:
 
 def shape_like(config: Any, exit_layer: int, inputs: str, depth: int) -> AdapterShape:
     """An adapter whose blocks are built like the base's layers; raises ValueError on an exit that doesn't exist."""
-    heads = int(config.num_attention_heads)
+    layer = DraftShape.of(config)
     rope: Mapping[str, Any] = getattr(config, "rope_parameters", None) or {}
     theta = rope.get("rope_theta", 10_000.0)
     shape = AdapterShape(
         exit_layer=exit_layer,
         inputs=inputs,
         depth=depth,
-        hidden_size=int(config.hidden_size),
-        intermediate_size=int(getattr(config, "intermediate_size", 0) or 4 * config.hidden_size),
-        heads=heads,
-        kv_heads=int(getattr(config, "num_key_value_heads", 0) or heads),
-        head_dim=int(getattr(config, "head_dim", 0) or config.hidden_size // heads),
+        hidden_size=layer.width,
+        intermediate_size=layer.mlp,
+        heads=layer.heads,
+        kv_heads=layer.kv_heads,
+        head_dim=head_dim_of(config),
         eps=float(getattr(config, "rms_norm_eps", 1e-6)),
         rope_theta=float(theta),
     )
