@@ -1,5 +1,6 @@
 from __future__ import annotations
 
+import json
 from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
@@ -25,6 +26,14 @@ class Ran:
 @pytest.fixture(scope="session")
 def tiny(tmp_path_factory: pytest.TempPathFactory) -> str:
     return str(save_tiny(tmp_path_factory.mktemp("models") / "tiny", max_position_embeddings=1024))
+
+
+def answered(tiny: str, folder: Path, layers: str) -> Path:
+    """The folder, with the tiny model's answers in it and the states of these layers beside them."""
+    (folder / "prompts.jsonl").write_text("".join(json.dumps({"prompt": f"say {n}"}) + "\n" for n in range(8)))
+    given = ["train", "answers", tiny, folder / "prompts.jsonl", "-o", folder / "answers.jsonl", "--max-new-tokens", 8]
+    assert run([*map(str, given), "--states", str(folder / "states"), "--layers", layers]) == 0
+    return folder
 
 
 @pytest.fixture

@@ -10,7 +10,7 @@ import pytest
 
 from forerun.models.draft_file import read_draft
 
-from .conftest import Ran
+from .conftest import Ran, answered
 
 Call = Callable[..., Ran]
 QUICK = ("--epochs", 2, "--rows", 120, "--held-out", 0.3, "--save-every", 2)
@@ -19,13 +19,7 @@ QUICK = ("--epochs", 2, "--rows", 120, "--held-out", 0.3, "--save-every", 2)
 @pytest.fixture(scope="module")
 def data(tiny: str, tmp_path_factory: pytest.TempPathFactory) -> Path:
     """The tiny model's answers, with their last states beside them."""
-    from forerun.cli import run
-
-    folder = tmp_path_factory.mktemp("data")
-    (folder / "prompts.jsonl").write_text("".join(json.dumps({"prompt": f"say {n}"}) + "\n" for n in range(8)))
-    given = ["train", "answers", tiny, folder / "prompts.jsonl", "-o", folder / "answers.jsonl", "--max-new-tokens", 8]
-    assert run([*map(str, given), "--states", str(folder / "states"), "--layers", "4"]) == 0
-    return folder
+    return answered(tiny, tmp_path_factory.mktemp("data"), "4")
 
 
 def trained(forerun: Call, tiny: str, data: Path, output: Path, *given: object) -> Ran:

@@ -13,9 +13,10 @@ from forerun.core import ROOT
 from forerun.drive import drive
 from forerun.models.plan import LayerPlan
 from forerun.models.sequence import Sequence
-from forerun.testing import save_tiny, tiny_model, tiny_tokenizer
+from forerun.testing import tiny_model, tiny_tokenizer
 
-PROMPTS = ("to be or not to be", "a", "one two three one two")
+from .carving import PROMPTS, check_seeds, check_text, save_carvable
+
 CARVED: tuple[dict[str, Any], ...] = (
     {"weights": "int8"},
     {"weights": "int4"},
@@ -29,8 +30,7 @@ CARVED: tuple[dict[str, Any], ...] = (
 
 @pytest.fixture(scope="module")
 def directory(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    # widths of whole groups, so that 4-bit weights fit
-    return save_tiny(tmp_path_factory.mktemp("carved") / "tiny", intermediate_size=64)
+    return save_carvable(tmp_path_factory.mktemp("carved") / "tiny")
 
 
 @pytest.fixture(scope="module")
@@ -41,19 +41,13 @@ def plain(directory: Path) -> Engine:
 @pytest.mark.parametrize("options", CARVED, ids=str)
 def test_a_carved_draft_leaves_the_text_as_it_is(plain: Engine, options: dict[str, Any]) -> None:
     carved = plain.using("self", drafter_options=options, policy_options={"k": 3})
-    wanted = [plain.generate(prompt, max_new_tokens=20).ids for prompt in PROMPTS]
-    assert [carved.generate(prompt, max_new_tokens=20).ids for prompt in PROMPTS] == wanted
-    together = carved.generate(list(PROMPTS), max_new_tokens=20)
-    assert [result.ids for result in together] == wanted
-    assert sum(result.stats.drafted for result in together) > 0
+    check_text(plain, carved)
 
 
 @pytest.mark.parametrize("options", CARVED, ids=str)
 def test_seeded_sampling_is_the_same_alone_and_in_a_batch(plain: Engine, options: dict[str, Any]) -> None:
     carved = plain.using("self", drafter_options=options, policy_options={"k": 3})
-    sampling = {"temperature": 0.9, "top_k": 30, "seed": 5, "max_new_tokens": 16}
-    alone = [carved.generate(prompt, **sampling).ids for prompt in PROMPTS]
-    assert [result.ids for result in carved.generate(list(PROMPTS), **sampling)] == alone
+    check_seeds(carved)
 
 
 def test_a_copy_in_8_bits_agrees_with_the_target_nearly_always(plain: Engine) -> None:

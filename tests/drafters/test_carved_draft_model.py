@@ -13,9 +13,9 @@ from forerun.chance import Seeded
 from forerun.core import Context
 from forerun.drive import drive
 from forerun.models.draft_file import DraftFile, write_draft
-from forerun.testing import save_tiny
 
-PROMPTS = ("to be or not to be", "a", "one two three one two")
+from .carving import PROMPTS, check_seeds, check_text, save_carvable
+
 CARVED: tuple[dict[str, Any], ...] = (
     {"weights": "int8"},
     {"weights": "int4"},
@@ -27,14 +27,13 @@ RANKING = (97, 98, 120, 32, 5)
 
 @pytest.fixture(scope="module")
 def directory(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    # widths of whole groups, so that 4-bit weights fit
-    return save_tiny(tmp_path_factory.mktemp("carved") / "tiny", intermediate_size=64)
+    return save_carvable(tmp_path_factory.mktemp("carved") / "tiny")
 
 
 @pytest.fixture(scope="module")
 def trained(tmp_path_factory: pytest.TempPathFactory) -> Path:
     """A draft that says it learnt three tokens."""
-    folder = save_tiny(tmp_path_factory.mktemp("trained") / "draft", intermediate_size=64)
+    folder = save_carvable(tmp_path_factory.mktemp("trained") / "draft")
     write_draft(DraftFile(torch.tensor(RANKING), 3), folder)
     return folder
 
@@ -57,11 +56,7 @@ def drafted(engine: Engine, prompt: str) -> set[int]:
 @pytest.mark.parametrize("options", CARVED, ids=str)
 def test_a_carved_draft_model_leaves_the_text_as_it_is(plain: Engine, directory: Path, options: dict[str, Any]) -> None:
     engine = drafting(plain, directory, **options)
-    wanted = [plain.generate(prompt, max_new_tokens=20).ids for prompt in PROMPTS]
-    assert [engine.generate(prompt, max_new_tokens=20).ids for prompt in PROMPTS] == wanted
-    together = engine.generate(list(PROMPTS), max_new_tokens=20)
-    assert [result.ids for result in together] == wanted
-    assert sum(result.stats.drafted for result in together) > 0
+    check_text(plain, engine)
 
 
 @pytest.mark.parametrize("options", CARVED, ids=str)
@@ -69,9 +64,7 @@ def test_seeded_sampling_is_the_same_alone_and_in_a_batch(
     plain: Engine, directory: Path, options: dict[str, Any]
 ) -> None:
     engine = drafting(plain, directory, **options)
-    sampling = {"temperature": 0.9, "top_k": 30, "seed": 5, "max_new_tokens": 16}
-    alone = [engine.generate(prompt, **sampling).ids for prompt in PROMPTS]
-    assert [result.ids for result in engine.generate(list(PROMPTS), **sampling)] == alone
+    check_seeds(engine)
 
 
 def test_a_model_in_8_bits_agrees_with_itself_nearly_always(plain: Engine, directory: Path) -> None:

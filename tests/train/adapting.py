@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Coroutine, Sequence
+from collections.abc import Callable, Coroutine, Sequence
 from dataclasses import replace
 from functools import cache
 from pathlib import Path
 from typing import Any
 
+import pytest
 import torch
 from torch import Tensor
 
@@ -19,7 +20,7 @@ from forerun.models.sequence import Sequence as Text
 from forerun.testing import VOCABULARY, tiny_model
 from forerun.train.adapter import AdapterStudent, new_adapter, shape_like
 from forerun.train.adapter_block import ExitAdapter
-from forerun.train.distil import DistilRecipe, Training
+from forerun.train.distil import DistilRecipe, Progress, Training
 from forerun.train.distil_data import DistilBatch, DistilData
 from forerun.train.distil_loss import Chosen
 from forerun.train.examples import Example
@@ -109,6 +110,23 @@ def student(adapter: ExitAdapter) -> AdapterStudent:
 def adapter_of(learning: Training) -> ExitAdapter:
     assert isinstance(learning.student, AdapterStudent)
     return learning.student.adapter
+
+
+class Killed(BaseException):
+    """Nothing is cleaned up behind it, as behind a kill."""
+
+
+def killed_at(step: int, start: Callable[[Callable[[Progress], None]], Any], monkeypatch: pytest.MonkeyPatch) -> None:
+    """Start a run, and end it as by a kill: the guard that tidies up does not run."""
+
+    def kill(now: Progress) -> None:
+        if now.step == step:
+            raise Killed
+
+    with monkeypatch.context() as patched:
+        patched.setattr("forerun.train.workplace.Workplace.sweep", lambda self: None)
+        with pytest.raises(Killed):
+            start(kill)
 
 
 def file_of(adapter: ExitAdapter) -> AdapterFile:

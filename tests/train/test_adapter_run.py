@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 from collections.abc import Callable
 from dataclasses import replace
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -21,13 +22,9 @@ from forerun.train.distil import Progress, Training
 from forerun.train.distil_loss import Chosen
 from forerun.train.distil_run import DistilReport, DistilRun
 
-from .adapting import LAYERS, QUICK, answered, base, engine, identity, shape, store_of
+from .adapting import LAYERS, QUICK, answered, base, engine, identity, killed_at, shape, store_of
 
 Log = Callable[[Progress], None]
-
-
-class Killed(BaseException):
-    """Nothing is cleaned up behind it, as behind a kill."""
 
 
 def a_run(output: Path, **changes: Any) -> DistilRun:
@@ -45,19 +42,6 @@ def a_run(output: Path, **changes: Any) -> DistilRun:
 
 def trained(run: DistilRun, log: Log = lambda now: None, engine: Callable[[], Any] = engine) -> DistilReport:
     return train_adapter(run, Module(base(), None, "tiny", None), identity(), engine, lambda *bar: lambda: None, log)
-
-
-def killed_at(step: int, run: DistilRun, monkeypatch: pytest.MonkeyPatch) -> None:
-    """As by a kill: the guard that tidies up does not run."""
-
-    def kill(now: Progress) -> None:
-        if now.step == step:
-            raise Killed
-
-    with monkeypatch.context() as patched:
-        patched.setattr("forerun.train.workplace.Workplace.sweep", lambda self: None)
-        with pytest.raises(Killed):
-            trained(run, kill)
 
 
 def same(one: AdapterFile, other: AdapterFile) -> bool:
@@ -103,7 +87,7 @@ def test_a_killed_run_goes_on_and_ends_bit_for_bit_as_an_uninterrupted_one(
 ) -> None:
     trained(a_run(tmp_path / "whole"))
     run = a_run(tmp_path / "killed")
-    killed_at(5, run, monkeypatch)
+    killed_at(5, partial(trained, run), monkeypatch)
     assert not run.output.exists()
     places = {path.name for path in (tmp_path / "killed.part").iterdir()}
     assert places == {"run.json", "states", "logs", "checkpoint-4"}
@@ -121,7 +105,7 @@ def test_a_run_killed_before_its_first_checkpoint_or_while_writing_one_goes_on_t
 ) -> None:
     trained(a_run(tmp_path / "whole"))
     run = a_run(tmp_path / "killed")
-    killed_at(1, run, monkeypatch)
+    killed_at(1, partial(trained, run), monkeypatch)
     half = tmp_path / "killed.part" / "checkpoint-4"
     half.mkdir()
     (half / "checkpoint.safetensors").write_bytes(b"half")
@@ -179,7 +163,7 @@ def test_another_run_does_not_go_on_with_this_one(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, changes: dict[str, Any]
 ) -> None:
     run = a_run(tmp_path / "adapter")
-    killed_at(3, run, monkeypatch)
+    killed_at(3, partial(trained, run), monkeypatch)
     with pytest.raises(ValueError, match=r"the run at .*adapter.part had another (recipe|data|shape)"):
         trained(replace(run, resume=True, **changes))
     with pytest.raises(ValueError, match=r"an interrupted run is at .*; go on with --resume, or remove it"):

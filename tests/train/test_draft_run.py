@@ -5,6 +5,7 @@ from __future__ import annotations
 import copy
 from collections.abc import Callable
 from dataclasses import replace
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -24,13 +25,9 @@ from forerun.train.distil_run import DistilReport, DistilRun
 from forerun.train.draft_init import Cut
 from forerun.train.draft_run import DraftStudent, train_draft
 
-from .adapting import LAYERS, answered, base, engine, frozen, identity, store_of
+from .adapting import LAYERS, answered, base, engine, frozen, identity, killed_at, store_of
 
 RECIPE = DistilRecipe(epochs=12, passes=1, rows=60, learning_rate=3e-3, warmup=2, vocabulary=VOCABULARY)
-
-
-class Killed(BaseException):
-    """Nothing is cleaned up behind it, as behind a kill."""
 
 
 def cut(*layers: int, **changes: int) -> Cut:
@@ -131,15 +128,7 @@ def test_a_killed_run_ends_bit_for_bit_as_an_uninterrupted_one(tmp_path: Path, m
     shape = cut(0, 2, width=16)
     trained(a_run(tmp_path / "whole", shape))
     run = a_run(tmp_path / "killed", shape)
-
-    def kill(now: Progress) -> None:
-        if now.step == 5:
-            raise Killed
-
-    with monkeypatch.context() as patched:
-        patched.setattr("forerun.train.workplace.Workplace.sweep", lambda self: None)
-        with pytest.raises(Killed):
-            trained(run, kill)
+    killed_at(5, partial(trained, run), monkeypatch)
     told: list[Progress] = []
     trained(replace(run, resume=True), told.append)
     assert told[0].step == 5
@@ -168,15 +157,8 @@ def test_a_checkpoint_holds_what_is_trained_and_no_tables(tmp_path: Path) -> Non
 
 
 def test_other_layers_are_another_run(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    def kill(now: Progress) -> None:
-        if now.step == 3:
-            raise Killed
-
     run = a_run(tmp_path / "draft")
-    with monkeypatch.context() as patched:
-        patched.setattr("forerun.train.workplace.Workplace.sweep", lambda self: None)
-        with pytest.raises(Killed):
-            trained(run, kill)
+    killed_at(3, partial(trained, run), monkeypatch)
     with pytest.raises(ValueError, match=r"had another shape: .*\[0, 3\].*\[0, 2\]"):
         trained(replace(run, shape=cut(0, 2), resume=True))
 
