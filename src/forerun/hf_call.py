@@ -28,7 +28,7 @@ from transformers.generation import GenerationMode
 
 from .core import Sampling
 from .errors import UnsupportedOption
-from .processors import stateless
+from .processors import judge
 
 Processor = Callable[[Tensor, Tensor], Tensor]
 
@@ -79,7 +79,7 @@ def read_call(
         raise UnsupportedOption(f"custom_generate: {reason}")
     lengths = _lengths(input_ids, inputs.get("attention_mask"))
     eos = frozenset(int(token) for c in criteria if isinstance(c, EosTokenCriteria) for token in c.eos_token_id)
-    checked = stateless(processors)
+    checked = judge(processors).processors
     limit = criteria.max_length or config.max_length
     pad = _pad(config)
     if eos and pad is None and len(lengths) > 1:
