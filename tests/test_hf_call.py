@@ -131,7 +131,7 @@ PROCESSORS: list[tuple[dict[str, Any], dict[str, Any]]] = [
     ({"exponential_decay_length_penalty": (3, 1.5)}, {"eos_token_id": ENDS}),
     ({"suppress_tokens": [20, 81, 68], "begin_suppress_tokens": [89, 57, 63]}, {}),
     ({"prefix_allowed_tokens_fn": even_rows_write_even_tokens}, {}),
-    ({"logits_processor": LogitsProcessorList([lambda ids, scores: -scores])}, {}),
+    ({"logits_processor": LogitsProcessorList([forerun.row_wise(lambda ids, scores: -scores)])}, {}),
 ]
 
 
@@ -170,8 +170,3 @@ def test_generates_own_processors_are_left_as_they_were(model: Any, hook: Any) -
     assert processor.prompt_ignore_length is lengths
 
 
-def test_a_processor_that_counts_on_the_batch_is_refused(model: Any, hook: Any) -> None:
-    bias = torch.randn(3, 97)
-    given = {**PADDED, "logits_processor": [lambda ids, scores: scores + bias], "max_new_tokens": 5}
-    with pytest.raises(UnsupportedOption, match=r"made \[3, 97\] of scores \[1, 97\]; .* may not count on the batch"):
-        model.generate(**given, custom_generate=hook)

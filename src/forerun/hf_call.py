@@ -28,7 +28,7 @@ from transformers.generation import GenerationMode
 
 from .core import Sampling
 from .errors import UnsupportedOption
-from .processors import judge
+from .processors import Judged, judge
 
 Processor = Callable[[Tensor, Tensor], Tensor]
 
@@ -41,6 +41,8 @@ class Call:
     """What was asked for. padded [B, n] are the prompts as they came; lengths are theirs without the padding on the left.
 
     processors[b] takes ids [1, m] without padding, as forerun keeps them, and shows the processors row b as they know it.
+    eos ends a text wherever it stands; pads: padding follows what has ended. doubt says why the processors have to see
+    the texts as generate's own loop shows them, and nothing else; None if drafts can be verified with them.
     """
 
     padded: Tensor
@@ -50,7 +52,9 @@ class Call:
     max_new_tokens: int
     samples: bool
     eos: frozenset[int]
+    pads: bool
     pad: int | None
+    doubt: str | None
     streamer: Any | None
     returns_dict: bool
     keeps_scores: bool
@@ -78,26 +82,41 @@ def read_call(
     for reason in _reasons(input_ids, config, inputs):
         raise UnsupportedOption(f"custom_generate: {reason}")
     lengths = _lengths(input_ids, inputs.get("attention_mask"))
-    eos = frozenset(int(token) for c in criteria if isinstance(c, EosTokenCriteria) for token in c.eos_token_id)
-    checked = judge(processors).processors
+    eos = frozenset(int(token) for c in criteria if type(c) is EosTokenCriteria for token in c.eos_token_id)
+    pads = any(getattr(c, "eos_token_id", c) is not c for c in criteria)  # as generate tells it
+    judged = judge(processors)
     limit = criteria.max_length or config.max_length
     pad = _pad(config)
-    if eos and pad is None and len(lengths) > 1:
+    if pads and pad is None and len(lengths) > 1:
         raise UnsupportedOption("custom_generate: a batch whose texts end apart needs a pad_token_id")
     return Call(
         padded=input_ids,
         lengths=lengths,
-        processors=tuple(_for_row(checked, input_ids, row, lengths[row]) for row in range(len(lengths))),
+        processors=tuple(_for_row(judged.processors, input_ids, row, lengths[row]) for row in range(len(lengths))),
         criteria=criteria,
         max_new_tokens=max(int(limit) - input_ids.shape[1], 1),
         samples=bool(config.do_sample),
         eos=eos,
+        pads=pads,
         pad=pad,
+        doubt=_doubt(judged, len(lengths), [*criteria, *([] if streamer is None else [streamer])]),
         streamer=streamer,
         returns_dict=bool(config.return_dict_in_generate),
         keeps_scores=bool(config.return_dict_in_generate and config.output_scores),
         keeps_logits=bool(config.return_dict_in_generate and config.output_logits),
     )
+
+
+def _doubt(judged: Judged, rows: int, others: list[Any]) -> str | None:
+    """Why the processors can't be called for rows apart; others are called in between, and may change what they hold."""
+    if judged.doubt is not None:
+        return judged.doubt
+    if judged.own is not None and rows > 1:
+        return f"logits processor {judged.own} may tell the rows of a batch apart"
+    foreign = [other for other in others if not type(other).__module__.startswith("transformers.")]
+    if judged.holds and foreign:
+        return f"a logits processor holds what {type(foreign[0]).__name__} may change between two tokens"
+    return None
 
 
 def of_generate(name: str) -> Any:
@@ -172,14 +191,17 @@ def _for_row(processors: tuple[Processor, ...], padded: Tensor, row: int, length
 def _process(processors: list[Processor], padding: Tensor, ids: Tensor, scores: Tensor) -> Tensor:
     """generate processes on the device of its inputs, which may be another than the model's."""
     ids = torch.cat([padding, ids.to(padding.device)], 1)
+    shown = ids.clone()
     processed = scores.to(padding.device)
     for processor in processors:
-        processed = processor(ids, processed)
+        processed = processor(shown, processed)
         if processed.shape != scores.shape:
             raise UnsupportedOption(
-                f"custom_generate: a logits processor made {list(processed.shape)} of scores {list(scores.shape)}; rows "
-                "are processed one at a time, so it may not count on the batch"
+                f"custom_generate: a logits processor made {list(processed.shape)} of scores {list(scores.shape)}; it must "
+                "return scores of the shape that it is given"
             )
+    if not torch.equal(shown, ids):
+        raise UnsupportedOption("custom_generate: a logits processor wrote into the ids; let it work on a copy of them")
     return processed.to(scores.device)
 
 
