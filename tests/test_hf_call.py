@@ -170,3 +170,18 @@ def test_generates_own_processors_are_left_as_they_were(model: Any, hook: Any) -
     assert processor.prompt_ignore_length is lengths
 
 
+@pytest.mark.parametrize("pad", [0, 3, None], ids=["pad", "pad is an end", "no pad"])
+def test_padding_is_told_from_the_pad_token_as_in_generate(model: Any, hook: Any, pad: int | None) -> None:
+    """generate infers the mask, unless the pad token is an end of sequence; the hook goes by what it is handed."""
+    ids = BATCH.masked_fill(BATCH == 0, 0 if pad is None else pad)
+    given = {"input_ids": ids, "pad_token_id": pad, "max_new_tokens": 12, "do_sample": False}
+    given |= {} if pad is None else {"eos_token_id": ENDS}
+    expected = model.generate(**given)
+    assert torch.equal(model.generate(**given, custom_generate=hook), expected)
+    masked = model.generate(**given, attention_mask=MASK)
+    assert torch.equal(masked, expected) == (pad == 0)
+
+
+def test_padding_on_the_right_that_generate_infers_is_refused(model: Any, hook: Any) -> None:
+    with pytest.raises(UnsupportedOption, match="zeros behind its first one; pad on the left"):
+        model.generate(BATCH.flip(1)[1:], pad_token_id=0, max_new_tokens=3, custom_generate=hook)

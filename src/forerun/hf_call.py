@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Mapping
 from copy import copy
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import partial
 from inspect import currentframe
 from typing import Any
@@ -20,20 +20,26 @@ from transformers import (
     EncoderRepetitionPenaltyLogitsProcessor,
     EosTokenCriteria,
     GenerationConfig,
+    MaxLengthCriteria,
+    MaxTimeCriteria,
     PrefixConstrainedLogitsProcessor,
     RepetitionPenaltyLogitsProcessor,
     StoppingCriteriaList,
+    StopStringCriteria,
 )
 from transformers.generation import GenerationMode
 
 from .core import Sampling
 from .errors import UnsupportedOption
-from .processors import Judged, judge
+from .processors import PROMISE, Judged, judge
 
 Processor = Callable[[Tensor, Tensor], Tensor]
 
 # What generate adds to a plain call, and what can't change the output.
 KNOWN_INPUTS = frozenset({"attention_mask", "position_ids", "cache", "use_cache", "logits_to_keep"})
+
+# Those that look at no scores.
+BLIND_CRITERIA = frozenset({EosTokenCriteria, MaxLengthCriteria, MaxTimeCriteria, StopStringCriteria})
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -41,8 +47,8 @@ class Call:
     """What was asked for. padded [B, n] are the prompts as they came; lengths are theirs without the padding on the left.
 
     processors[b] takes ids [1, m] without padding, as forerun keeps them, and shows the processors row b as they know it.
-    eos ends a text wherever it stands; pads: padding follows what has ended. doubt says why the processors have to see
-    the texts as generate's own loop shows them, and nothing else; None if drafts can be verified with them.
+    eos ends a text wherever it stands; pads: padding follows what has ended. doubt says why generate's own loop has to
+    write, for what the processors and criteria may look at; None if forerun can.
     """
 
     padded: Tensor
@@ -89,7 +95,7 @@ def read_call(
     pad = _pad(config)
     if pads and pad is None and len(lengths) > 1:
         raise UnsupportedOption("custom_generate: a batch whose texts end apart needs a pad_token_id")
-    return Call(
+    call = Call(
         padded=input_ids,
         lengths=lengths,
         processors=tuple(_for_row(judged.processors, input_ids, row, lengths[row]) for row in range(len(lengths))),
@@ -99,24 +105,29 @@ def read_call(
         eos=eos,
         pads=pads,
         pad=pad,
-        doubt=_doubt(judged, len(lengths), [*criteria, *([] if streamer is None else [streamer])]),
+        doubt=None,
         streamer=streamer,
         returns_dict=bool(config.return_dict_in_generate),
         keeps_scores=bool(config.return_dict_in_generate and config.output_scores),
         keeps_logits=bool(config.return_dict_in_generate and config.output_logits),
     )
+    return replace(call, doubt=next(_doubts(call, judged), None))
 
 
-def _doubt(judged: Judged, rows: int, others: list[Any]) -> str | None:
-    """Why the processors can't be called for rows apart; others are called in between, and may change what they hold."""
+def _doubts(call: Call, judged: Judged) -> Iterator[str]:
+    """Why only generate's own loop can show processors and criteria what they may look at."""
     if judged.doubt is not None:
-        return judged.doubt
-    if judged.own is not None and rows > 1:
-        return f"logits processor {judged.own} may tell the rows of a batch apart"
+        yield f"{judged.doubt}; {PROMISE}"
+    if judged.own is not None and len(call.lengths) > 1:
+        yield f"logits processor {judged.own} may tell the rows of a batch apart; {PROMISE}"
+    # what is called between two tokens may change what a processor reads
+    others = [*call.criteria, *([] if call.streamer is None else [call.streamer])]
     foreign = [other for other in others if not type(other).__module__.startswith("transformers.")]
     if judged.holds and foreign:
-        return f"a logits processor holds what {type(foreign[0]).__name__} may change between two tokens"
-    return None
+        yield f"a logits processor holds what {type(foreign[0]).__name__} may change between two tokens; {PROMISE}"
+    reading = [criterion for criterion in call.criteria if type(criterion) not in BLIND_CRITERIA]
+    if reading and call.keeps_scores and call.pads and len(call.lengths) > 1:
+        yield f"{type(reading[0]).__name__} may read the scores of texts that have ended, which forerun doesn't compute"
 
 
 def of_generate(name: str) -> Any:

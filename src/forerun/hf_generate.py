@@ -29,7 +29,6 @@ from .hf_signature import HookSignature
 from .hf_texts import Texts
 from .methods import policy_factory
 from .policies.base import PolicyFactory
-from .processors import PROMISE
 
 
 def custom_generate(
@@ -90,7 +89,7 @@ class Hook:
         call = read_call(input_ids, logits_processor, stopping_criteria, generation_config, inputs, streamer)
         if call.doubt is not None:
             warnings.warn(
-                f"custom_generate: generate's own loop writes this text, without drafts: {call.doubt}; {PROMISE}",
+                f"custom_generate: generate's own loop writes this text, without drafts: {call.doubt}",
                 stacklevel=6,  # past generate and its decorators
             )
             given = (input_ids, logits_processor, stopping_criteria, generation_config)
