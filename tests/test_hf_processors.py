@@ -239,7 +239,9 @@ def test_a_processor_that_writes_into_the_ids_is_refused(model: Any, drafting: A
 
 
 def test_a_processor_that_returns_another_shape_is_refused(model: Any, drafting: Any) -> None:
-    with pytest.raises(UnsupportedOption, match=r"made \[1, 96\] of scores \[1, 97\]; it must return scores of the shape"):
+    with pytest.raises(
+        UnsupportedOption, match=r"made \[1, 96\] of scores \[1, 97\]; it must return scores of the shape"
+    ):
         model.generate(
             PROMPT, max_new_tokens=3, logits_processor=[lambda ids, scores: scores[:, 1:]], custom_generate=drafting
         )

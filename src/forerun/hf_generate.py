@@ -41,8 +41,8 @@ def custom_generate(
     """What to pass to a transformers model's generate as custom_generate.
 
     One hook keeps what it built for the model that it saw last, as long as that model lives. tokenizer is the model's, for
-    drafters and stop strings, where generate isn't given one. Raises UnsupportedOption on an unknown method or option, and when it is called for what it
-    can't do exactly.
+    drafters and stop strings, where generate isn't given one. Raises UnsupportedOption on an unknown method or option, and
+    when it is called for what it can't do exactly; warns where generate's own loop has to write for it, without drafts.
     """
     if isinstance(drafter, str):
         DRAFTERS.check(drafter, drafter_options or {})
@@ -93,7 +93,7 @@ class Hook:
                 stacklevel=6,  # past generate and its decorators
             )
             given = (input_ids, logits_processor, stopping_criteria, generation_config)
-            return model._sample(*given, streamer=streamer, **inputs)  # type: ignore[no-any-return]
+            return model._sample(*given, streamer=streamer, **inputs)
         texts = _write(call, self._engine(model))
         if streamer is not None:
             streamer.end()

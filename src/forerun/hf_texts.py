@@ -132,6 +132,4 @@ class Texts:
         end = torch.full_like(kept[0][0], -torch.inf)
         if self._call.pad is not None and self._call.pad < end.shape[1]:
             end[0, self._call.pad] = 0
-        return torch.cat(
-            [end if text.ended else values[step] for text, values in zip(self._texts, kept, strict=True)]
-        )
+        return torch.cat([end if text.ended else values[step] for text, values in zip(self._texts, kept, strict=True)])

@@ -14,8 +14,25 @@ from types import CodeType
 
 # methods that change what they are called on, besides the tensors' own, which end in an underscore
 _CHANGING = frozenset(
-    "add append appendleft clear discard extend extendleft insert pop popitem popleft remove reverse rotate setdefault "
-    "sort update".split()
+    [
+        "add",
+        "append",
+        "appendleft",
+        "clear",
+        "discard",
+        "extend",
+        "extendleft",
+        "insert",
+        "pop",
+        "popitem",
+        "popleft",
+        "remove",
+        "reverse",
+        "rotate",
+        "setdefault",
+        "sort",
+        "update",
+    ]
 )
 # results of these belong to the call, or are noticed by the watch where they don't
 _FRESH = ("BINARY_OP", "BUILD_", "CALL", "COMPARE_OP", "LOAD_CONST", "UNARY_")

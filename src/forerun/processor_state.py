@@ -44,7 +44,24 @@ _CALLABLE = (FunctionType, MethodType, partial, BuiltinFunctionType, type)
 _MODULES = frozenset({"torch", "torch.nn", "torch.nn.functional", "torch.special", "torch.linalg", "math", "operator"})
 _BUILTINS = frozenset(
     {
-        *(abs, all, any, bool, dict, divmod, enumerate, filter, float, frozenset, int, isinstance, iter, len, list, map),
+        *(
+            abs,
+            all,
+            any,
+            bool,
+            dict,
+            divmod,
+            enumerate,
+            filter,
+            float,
+            frozenset,
+            int,
+            isinstance,
+            iter,
+            len,
+            list,
+            map,
+        ),
         *(max, min, next, pow, range, reversed, round, set, slice, sorted, str, sum, tuple, zip, Tensor, torch.no_grad),
         *(torch.inference_mode, ValueError, TypeError, RuntimeError, IndexError, KeyError, AssertionError),
     }
@@ -55,7 +72,7 @@ _ATTRIBUTES = re.compile(
     r"|data|numpy|set_|storage|untyped_storage|data_ptr|register_.*|from_numpy|frombuffer|load|save|compile|manual_.*"
 )
 # methods that run without being named
-_QUIET = frozenset("__init__ __call__ __repr__ __str__ __post_init__ __eq__ __hash__ __new__".split())
+_QUIET = frozenset(["__init__", "__call__", "__repr__", "__str__", "__post_init__", "__eq__", "__hash__", "__new__"])
 
 
 @final
@@ -128,7 +145,7 @@ def _callable(target: Any, reach: Reach, entry: bool = False) -> Iterator[str]:
         for value in (*target.args, *target.keywords.values()):
             yield from _value(value, "a bound argument", reach)
         yield from _callable(target.func, reach, entry and not target.args)
-    elif isinstance(target, MethodType):
+    elif isinstance(target, MethodType) and isinstance(target.__func__, FunctionType):
         yield from _object(target.__self__, reach)
         yield from _function(target.__func__, reach, entry, bound=True)
     elif isinstance(target, FunctionType):
@@ -156,7 +173,7 @@ def _known_builtin(target: Any) -> bool:
 
 
 def _function(function: FunctionType, reach: Reach, entry: bool, bound: bool = False) -> Iterator[str]:
-    if function.__module__ and function.__module__.split(".")[0] == "torch":
+    if str(function.__globals__.get("__name__")).split(".")[0] == "torch":
         if _ATTRIBUTES.fullmatch(function.__name__):
             yield f"it calls {function.__name__}"
         return
@@ -230,7 +247,7 @@ def _value(value: Any, name: str, reach: Reach) -> Iterator[str]:
     kind = type(value)
     if kind in _PLAIN or isinstance(value, Enum):
         return
-    if isinstance(value, _CALLABLE) or isinstance(getattr(kind, "__call__", None), FunctionType):
+    if isinstance(value, _CALLABLE) or (callable(value) and isinstance(kind.__call__, FunctionType)):
         yield from _callable(value, reach)
     elif not reach.once(value):
         return
