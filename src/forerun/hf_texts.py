@@ -10,6 +10,7 @@ from typing import final
 
 import torch
 from torch import Tensor
+from transformers import StopStringCriteria
 
 from .core import Round
 from .errors import UnsupportedOption
@@ -18,13 +19,17 @@ from .hf_call import Call
 
 @final
 class Text:
-    """One row of the batch. stop is its number of tokens when a criterion first held, None while it runs."""
+    """One row of the batch. stop is its number of tokens when a criterion first held, None while it runs.
+
+    enough: it holds its stop already, though the batch hasn't come so far.
+    """
 
     def __init__(self, call: Call, number: int) -> None:
         self.tokens: list[int] = []
         self.scores: list[Tensor] = []
         self.logits: list[Tensor] = []
         self.stop: int | None = None
+        self.enough = False
         self._call = call
         self._number = number
 
@@ -38,6 +43,16 @@ class Text:
             if round.logits is not None:
                 self._note(round.logits[i])
             self.tokens.append(token)
+            if self._call.pads and len(self._call.lengths) > 1 and not self.enough:
+                self.enough = self._holds_stop_string()
+
+    def _holds_stop_string(self) -> bool:
+        criteria = [criterion for criterion in self._call.criteria if type(criterion) is StopStringCriteria]
+        if not criteria:
+            return False
+        padded = self._call.padded[self._number]
+        ids = torch.cat([padded, padded.new_tensor(self.tokens)])[None]
+        return any(bool(criterion(ids, None)) for criterion in criteria)
 
     def _note(self, logits: Tensor) -> None:
         raw = logits.to(self._call.padded.device, torch.float32, copy=True)[None]
@@ -113,7 +128,7 @@ class Texts:
 
     def done(self) -> list[int]:
         """The numbers of the texts that need no more rounds."""
-        return [number for number, text in enumerate(self._texts) if text.ended or self._done]
+        return [number for number, text in enumerate(self._texts) if text.ended or text.enough or self._done]
 
     def sequences(self) -> Tensor:
         """Prompts and steps [B, n + steps]."""
