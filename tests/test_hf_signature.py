@@ -9,7 +9,6 @@ import torch
 from transformers import StopStringCriteria, pipeline
 
 import forerun
-from forerun.hf_texts import Texts
 from forerun.testing import tiny_model, tiny_tokenizer
 
 STRINGS = [(["Pm"], 12), (["zzz", "K", "M,"], 33), ("m", 12)]
@@ -50,25 +49,6 @@ def test_stop_strings_end_each_row_of_a_batch_as_in_generate(model: Any, tokeniz
     expected = model.generate(**options)
     assert (expected[:, -1] == 0).any()
     assert torch.equal(model.generate(**options, custom_generate=hook), expected)
-
-
-def test_a_row_that_holds_its_stop_string_waits_for_the_batch_without_writing_on(
-    model: Any, tokenizer: Any, hook: Any, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    taken: dict[int, list[int]] = {}
-    take = Texts.take
-
-    def noted(self: Any, number: int, round: Any) -> None:
-        taken.setdefault(number, []).extend(round.tokens)
-        take(self, number, round)
-
-    monkeypatch.setattr(Texts, "take", noted)
-    ids = torch.tensor([[55, 56, 58, 55, 56], [0, 0, 0, 0, 70]])
-    options = {"input_ids": ids, "attention_mask": (ids != 0).long(), "pad_token_id": 0, "eos_token_id": 1, **LONG}
-    model.generate(**options, stop_strings=["m"], tokenizer=tokenizer, custom_generate=hook)
-    for tokens in taken.values():
-        stops = [number for number, text in enumerate(map(tokenizer.decode, tokens)) if "m" in text]
-        assert not stops or len(tokens) - stops[0] <= 4  # what was accepted in the same round
 
 
 def test_the_hooks_own_tokenizer_serves_where_generate_is_given_none(model: Any, tokenizer: Any) -> None:

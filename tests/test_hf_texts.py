@@ -5,13 +5,23 @@ from typing import Any
 import pytest
 import torch
 from torch import Tensor
-from transformers import MaxTimeCriteria, StoppingCriteria
+from transformers import (
+    EosTokenCriteria,
+    GenerationConfig,
+    MaxTimeCriteria,
+    StoppingCriteria,
+    StoppingCriteriaList,
+    StopStringCriteria,
+)
 from transformers.generation.stopping_criteria import ConfidenceCriteria
 from transformers.generation.streamers import BaseStreamer
 
 import forerun
+from forerun.core import Draft, Round, Verdict
 from forerun.errors import UnsupportedOption
-from forerun.testing import tiny_model
+from forerun.hf_call import read_call
+from forerun.hf_texts import Texts
+from forerun.testing import tiny_model, tiny_tokenizer
 
 PROMPT = torch.tensor([[5, 6, 7, 5, 6, 8, 5, 6]])
 BATCH = torch.tensor([[5, 6, 7, 5, 6, 8, 5, 6], [0, 0, 0, 9, 4, 9, 4, 9], [0, 0, 0, 0, 0, 0, 0, 33]])
@@ -252,6 +262,25 @@ def test_flags_that_belong_to_no_row_are_refused(model: Any, hook: Any) -> None:
 
     with pytest.raises(UnsupportedOption, match=r"gave flags of \[3, 3\] for 3 texts; a criterion returns one flag"):
         model.generate(**PADDED, max_new_tokens=4, stopping_criteria=[Square()], custom_generate=hook)
+
+
+def test_a_row_that_holds_its_stop_string_is_written_no_further_though_the_batch_has_not_come_so_far() -> None:
+    tokenizer = tiny_tokenizer()
+    stop, *rest = tokenizer("mab", add_special_tokens=False).input_ids
+    criteria = StoppingCriteriaList([StopStringCriteria(tokenizer, ["m"]), EosTokenCriteria([1])])
+    config = GenerationConfig(pad_token_id=0, eos_token_id=1, max_length=20)
+    texts = Texts(read_call(BATCH, [], criteria, config, {"attention_mask": MASK}, None))
+    texts.take(0, written(rest))
+    assert texts.done() == []
+    texts.take(0, written([stop, *rest]))
+    assert texts.done() == [0]
+    texts.take(1, written([*rest, *rest]))
+    texts.take(2, written([*rest, *rest]))
+    assert texts.sequences()[:, 8:].tolist() == [[*rest, stop, 0], [*rest, *rest], [*rest, *rest]]
+
+
+def written(tokens: list[int]) -> Round:
+    return Round(tokens=tuple(tokens), draft=Draft(), verdict=Verdict((), tuple(tokens)), start=8)
 
 
 def test_time_that_is_up_ends_a_text_behind_its_first_token(model: Any, hook: Any) -> None:
