@@ -131,7 +131,7 @@ PROCESSORS: list[tuple[dict[str, Any], dict[str, Any]]] = [
     ({"exponential_decay_length_penalty": (3, 1.5)}, {"eos_token_id": ENDS}),
     ({"suppress_tokens": [20, 81, 68], "begin_suppress_tokens": [89, 57, 63]}, {}),
     ({"prefix_allowed_tokens_fn": even_rows_write_even_tokens}, {}),
-    ({"logits_processor": LogitsProcessorList([lambda ids, scores: -scores])}, {}),
+    ({"logits_processor": LogitsProcessorList([forerun.row_wise(lambda ids, scores: -scores)])}, {}),
 ]
 
 
@@ -170,8 +170,18 @@ def test_generates_own_processors_are_left_as_they_were(model: Any, hook: Any) -
     assert processor.prompt_ignore_length is lengths
 
 
-def test_a_processor_that_counts_on_the_batch_is_refused(model: Any, hook: Any) -> None:
-    bias = torch.randn(3, 97)
-    given = {**PADDED, "logits_processor": [lambda ids, scores: scores + bias], "max_new_tokens": 5}
-    with pytest.raises(UnsupportedOption, match=r"made \[3, 97\] of scores \[1, 97\]; .* may not count on the batch"):
-        model.generate(**given, custom_generate=hook)
+@pytest.mark.parametrize("pad", [0, 3, None], ids=["pad", "pad is an end", "no pad"])
+def test_padding_is_told_from_the_pad_token_as_in_generate(model: Any, hook: Any, pad: int | None) -> None:
+    """generate infers the mask, unless the pad token is an end of sequence; the hook goes by what it is handed."""
+    ids = BATCH.masked_fill(BATCH == 0, 0 if pad is None else pad)
+    given = {"input_ids": ids, "pad_token_id": pad, "max_new_tokens": 12, "do_sample": False}
+    given |= {} if pad is None else {"eos_token_id": ENDS}
+    expected = model.generate(**given)
+    assert torch.equal(model.generate(**given, custom_generate=hook), expected)
+    masked = model.generate(**given, attention_mask=MASK)
+    assert torch.equal(masked, expected) == (pad == 0)
+
+
+def test_padding_on_the_right_that_generate_infers_is_refused(model: Any, hook: Any) -> None:
+    with pytest.raises(UnsupportedOption, match="zeros behind its first one; pad on the left"):
+        model.generate(BATCH.flip(1)[1:], pad_token_id=0, max_new_tokens=3, custom_generate=hook)

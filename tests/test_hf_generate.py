@@ -264,7 +264,13 @@ def test_an_error_of_one_text_reaches_the_caller_and_the_hook_goes_on(model: Any
         return scores * torch.nan
 
     with pytest.raises(InvalidLogits, match="NaN"):
-        model.generate(**PADDED, do_sample=False, max_new_tokens=5, logits_processor=[broken], custom_generate=hook)
+        model.generate(
+            **PADDED,
+            do_sample=False,
+            max_new_tokens=5,
+            logits_processor=[forerun.row_wise(broken)],
+            custom_generate=hook,
+        )
     written = model.generate(PROMPT, do_sample=False, max_new_tokens=5, custom_generate=hook)
     assert torch.equal(written, model.generate(PROMPT, do_sample=False, max_new_tokens=5))
 

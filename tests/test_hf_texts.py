@@ -5,10 +5,22 @@ from typing import Any
 import pytest
 import torch
 from torch import Tensor
-from transformers import MaxTimeCriteria, StoppingCriteria, StopStringCriteria
+from transformers import (
+    EosTokenCriteria,
+    GenerationConfig,
+    MaxTimeCriteria,
+    StoppingCriteria,
+    StoppingCriteriaList,
+    StopStringCriteria,
+)
+from transformers.generation.stopping_criteria import ConfidenceCriteria
 from transformers.generation.streamers import BaseStreamer
 
 import forerun
+from forerun.core import Draft, Round, Verdict
+from forerun.errors import UnsupportedOption
+from forerun.hf_call import read_call
+from forerun.hf_texts import Texts
 from forerun.testing import tiny_model, tiny_tokenizer
 
 PROMPT = torch.tensor([[5, 6, 7, 5, 6, 8, 5, 6]])
@@ -144,18 +156,131 @@ def test_the_scores_of_a_batch_without_an_end_of_sequence_are_generates_own(mode
         torch.testing.assert_close(mine, yours, atol=1e-4, rtol=1e-4)
 
 
-def test_stop_strings_end_a_text_as_in_generate() -> None:
-    """generate keeps the tokenizer from a hook, so the criterion is passed and not made from stop_strings."""
+class Counting(StoppingCriteria):
+    """Counts its calls, notes all that it is shown, and stops everything, or a row, at a call."""
+
+    def __init__(self, at: int, row: int | None = None) -> None:
+        self.at = at
+        self.row = row
+        self.shown: list[Any] = []
+
+    def __call__(self, input_ids: Tensor, scores: Any, **kwargs: Any) -> Any:
+        self.shown.append((input_ids.tolist(), None if scores is None else [len(score) for score in scores]))
+        if self.row is None:
+            return len(self.shown) >= self.at
+        flags = torch.zeros(len(input_ids), dtype=torch.bool)
+        flags[self.row] = len(self.shown) >= self.at
+        return flags
+
+
+@pytest.mark.parametrize(("ends", "scored"), [(EOS, False), (None, False), (None, True)], ids=["ends", "no", "scored"])
+@pytest.mark.parametrize("row", [None, 0, 2])
+def test_a_criterion_sees_the_whole_batch_in_step_and_is_called_as_often_as_in_generate(
+    model: Any, hook: Any, row: int | None, ends: Any, scored: bool
+) -> None:
+    options = {**PADDED, "max_new_tokens": 16, "eos_token_id": ends, "do_sample": False}
+    options |= {"return_dict_in_generate": True, "output_scores": scored}
+    ours, theirs = Counting(7, row), Counting(7, row)
+    written = model.generate(**options, stopping_criteria=[ours], custom_generate=hook)
+    expected = model.generate(**options, stopping_criteria=[theirs])
+    assert torch.equal(written.sequences, expected.sequences)
+    assert ours.shown == theirs.shown
+    assert len(ours.shown) >= 7
+
+
+def test_a_criterion_that_knows_the_rows_of_its_batch_stops_them_as_in_generate(model: Any, hook: Any) -> None:
+    class Budget(StoppingCriteria):
+        def __call__(self, input_ids: Tensor, scores: Any, **kwargs: Any) -> Tensor:
+            return torch.tensor([11, 17, 13]) <= input_ids.shape[1]
+
+    options = {**PADDED, "max_new_tokens": 25, "eos_token_id": EOS, "stopping_criteria": [Budget()]}
+    sequences, expected, ours, theirs = both(model, hook, **options)
+    assert torch.equal(sequences, expected)
+    assert ours == theirs
+
+
+def test_a_criterion_may_compare_the_rows(model: Any, hook: Any) -> None:
+    class Meet(StoppingCriteria):
+        def __call__(self, input_ids: Tensor, scores: Any, **kwargs: Any) -> bool:
+            return len(set(input_ids[:, -1].tolist())) < len(input_ids)
+
+    options = {**PADDED, "max_new_tokens": 25, "eos_token_id": None, "stopping_criteria": [Meet()]}
+    sequences, expected, ours, theirs = both(model, hook, **options)
+    assert sequences.shape[1] < 33
+    assert torch.equal(sequences, expected)
+    assert ours == theirs
+
+
+@pytest.mark.parametrize("options", [{"input_ids": PROMPT}, PADDED], ids=["one", "batch"])
+def test_a_criterion_of_confidence_reads_the_scores_of_its_step(model: Any, hook: Any, options: Any) -> None:
+    given = {**options, "max_new_tokens": 25, "do_sample": False, "output_scores": True}
+    given |= {"return_dict_in_generate": True}
+    lengths = set()
+    for threshold in (0.02, 0.05, 0.2):
+        criteria = [ConfidenceCriteria(threshold)]
+        written = model.generate(**given, stopping_criteria=criteria, custom_generate=hook)
+        assert torch.equal(written.sequences, model.generate(**given, stopping_criteria=criteria).sequences)
+        lengths.add(written.sequences.shape[1])
+    assert len(lengths) > 1
+
+
+def test_where_a_criterion_may_read_the_scores_of_ended_texts_generates_own_loop_writes(model: Any, hook: Any) -> None:
+    given = {**PADDED, "max_new_tokens": 25, "eos_token_id": EOS, "do_sample": False, "output_scores": True}
+    given |= {"return_dict_in_generate": True}
+    criteria = [ConfidenceCriteria(0.05)]
+    expected = model.generate(**given, stopping_criteria=criteria)
+    with pytest.warns(UserWarning, match="ConfidenceCriteria may read the scores of texts that have ended"):
+        written = model.generate(**given, stopping_criteria=criteria, custom_generate=hook)
+    assert torch.equal(written.sequences, expected.sequences)
+
+
+def test_a_criterion_with_ends_of_its_own_pads_as_in_generate(model: Any, hook: Any) -> None:
+    class Own(Stop):
+        eos_token_id = 81
+
+    sequences, expected, ours, theirs = both(
+        model, hook, **PADDED, max_new_tokens=25, stopping_criteria=[Own(token=81)]
+    )
+    assert torch.equal(sequences, expected)
+    assert ours == theirs
+
+
+def test_a_criterion_that_writes_into_the_ids_is_refused(model: Any, hook: Any) -> None:
+    class Writing(StoppingCriteria):
+        def __call__(self, input_ids: Tensor, scores: Any, **kwargs: Any) -> bool:
+            input_ids[:, -1] = 3
+            return False
+
+    with pytest.raises(UnsupportedOption, match="a stopping criterion wrote into the ids"):
+        model.generate(PROMPT, max_new_tokens=4, stopping_criteria=[Writing()], custom_generate=hook)
+
+
+def test_flags_that_belong_to_no_row_are_refused(model: Any, hook: Any) -> None:
+    class Square(StoppingCriteria):
+        def __call__(self, input_ids: Tensor, scores: Any, **kwargs: Any) -> Tensor:
+            return torch.zeros(len(input_ids), 1, dtype=torch.bool)
+
+    with pytest.raises(UnsupportedOption, match=r"gave flags of \[3, 3\] for 3 texts; a criterion returns one flag"):
+        model.generate(**PADDED, max_new_tokens=4, stopping_criteria=[Square()], custom_generate=hook)
+
+
+def test_a_row_that_holds_its_stop_string_is_written_no_further_though_the_batch_has_not_come_so_far() -> None:
     tokenizer = tiny_tokenizer()
-    model = tiny_model("llama", vocab_size=len(tokenizer), seed=4)
-    options = {"input_ids": PROMPT + 50, "max_new_tokens": 40, "do_sample": False}
-    for strings, length in ((["Pm"], 12), (["zzz", "K", "M,"], 33), ([".", "m"], 12)):
-        expected = model.generate(**options, stop_strings=strings, tokenizer=tokenizer)
-        assert expected.shape[1] == length
-        criteria = [StopStringCriteria(tokenizer, strings)]
-        for drafter in ("lookup", "self"):
-            hook = forerun.custom_generate(drafter)
-            assert torch.equal(model.generate(**options, stopping_criteria=criteria, custom_generate=hook), expected)
+    stop, *rest = tokenizer("mab", add_special_tokens=False).input_ids
+    criteria = StoppingCriteriaList([StopStringCriteria(tokenizer, ["m"]), EosTokenCriteria([1])])
+    config = GenerationConfig(pad_token_id=0, eos_token_id=1, max_length=20)
+    texts = Texts(read_call(BATCH, [], criteria, config, {"attention_mask": MASK}, None))
+    texts.take(0, written(rest))
+    assert texts.done() == []
+    texts.take(0, written([stop, *rest]))
+    assert texts.done() == [0]
+    texts.take(1, written([*rest, *rest]))
+    texts.take(2, written([*rest, *rest]))
+    assert texts.sequences()[:, 8:].tolist() == [[*rest, stop, 0], [*rest, *rest], [*rest, *rest]]
+
+
+def written(tokens: list[int]) -> Round:
+    return Round(tokens=tuple(tokens), draft=Draft(), verdict=Verdict((), tuple(tokens)), start=8)
 
 
 def test_time_that_is_up_ends_a_text_behind_its_first_token(model: Any, hook: Any) -> None:

@@ -10,6 +10,7 @@ from .errors import ForerunError, InvalidLogits, ModelNotFound, UnsupportedModel
 from .hf_generate import custom_generate
 from .models.plan import LayerPlan
 from .policies.base import POLICIES, LengthPolicy
+from .processors import row_wise
 from .stats import Stats
 from .system.file import read_system, write_system
 from .system.opened import load_system
@@ -48,5 +49,6 @@ __all__ = [
     "load",
     "load_system",
     "read_system",
+    "row_wise",
     "write_system",
 ]

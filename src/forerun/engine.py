@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
+import warnings
+from collections import deque
 from collections.abc import AsyncGenerator, Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import aclosing, contextmanager
 from dataclasses import dataclass
-from itertools import islice
 from pathlib import Path
 from typing import Any, final
 
@@ -29,16 +30,18 @@ from .models.runner import Runner
 from .models.sequence import Sequence as Target
 from .options import Options, options_from
 from .policies.base import PolicyFactory
+from .processors import PROMISE
 from .prompts import encode, is_many
 
 
 @dataclass(frozen=True, slots=True)
 class _Job:
-    """A prompt on its way to an answer."""
+    """A prompt on its way to an answer. alone: its processors may keep state that another request would change."""
 
     context: Context
     answer: Answer
     speculate: bool
+    alone: bool
 
 
 @final
@@ -150,14 +153,18 @@ class Engine:
             raise UnsupportedOption("stop strings need a tokenizer; load the model with one")
         context = self._context(prompt, options)
         answer = Answer(context, self.tokenizer, options.stop_strings(), options.logprob_options())
-        return _Job(context, answer, options.speculate)
+        if (doubt := options.doubt()) is not None:
+            warnings.warn(f"nothing is drafted: {doubt}; {PROMISE}", stacklevel=4)
+        return _Job(context, answer, options.speculate and doubt is None, alone=doubt is not None)
 
     def _run(self, jobs: list[_Job], max_batch: int) -> Iterator[tuple[int, Piece]]:
-        waiting = iter(range(len(jobs)))
+        waiting, alone = deque(range(len(jobs))), False
         batch: Batch[int, Round] = Batch()
         try:
             while True:
-                for index in islice(waiting, max_batch - len(batch)):
+                while waiting and len(batch) < max_batch and not (len(batch) and (alone or jobs[waiting[0]].alone)):
+                    index = waiting.popleft()
+                    alone = jobs[index].alone
                     batch.add(index, self.rounds(jobs[index].context, jobs[index].speculate))
                 if not len(batch):
                     return

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Mapping
 from copy import copy
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import partial
 from inspect import currentframe
 from typing import Any
@@ -20,20 +20,26 @@ from transformers import (
     EncoderRepetitionPenaltyLogitsProcessor,
     EosTokenCriteria,
     GenerationConfig,
+    MaxLengthCriteria,
+    MaxTimeCriteria,
     PrefixConstrainedLogitsProcessor,
     RepetitionPenaltyLogitsProcessor,
     StoppingCriteriaList,
+    StopStringCriteria,
 )
 from transformers.generation import GenerationMode
 
 from .core import Sampling
 from .errors import UnsupportedOption
-from .processors import stateless
+from .processors import PROMISE, Judged, judge
 
 Processor = Callable[[Tensor, Tensor], Tensor]
 
 # What generate adds to a plain call, and what can't change the output.
 KNOWN_INPUTS = frozenset({"attention_mask", "position_ids", "cache", "use_cache", "logits_to_keep"})
+
+# Those that look at no scores.
+BLIND_CRITERIA = frozenset({EosTokenCriteria, MaxLengthCriteria, MaxTimeCriteria, StopStringCriteria})
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -41,6 +47,8 @@ class Call:
     """What was asked for. padded [B, n] are the prompts as they came; lengths are theirs without the padding on the left.
 
     processors[b] takes ids [1, m] without padding, as forerun keeps them, and shows the processors row b as they know it.
+    eos ends a text wherever it stands; pads: padding follows what has ended. doubt says why generate's own loop has to
+    write, for what the processors and criteria may look at; None if forerun can.
     """
 
     padded: Tensor
@@ -50,7 +58,9 @@ class Call:
     max_new_tokens: int
     samples: bool
     eos: frozenset[int]
+    pads: bool
     pad: int | None
+    doubt: str | None
     streamer: Any | None
     returns_dict: bool
     keeps_scores: bool
@@ -78,26 +88,46 @@ def read_call(
     for reason in _reasons(input_ids, config, inputs):
         raise UnsupportedOption(f"custom_generate: {reason}")
     lengths = _lengths(input_ids, inputs.get("attention_mask"))
-    eos = frozenset(int(token) for c in criteria if isinstance(c, EosTokenCriteria) for token in c.eos_token_id)
-    checked = stateless(processors)
+    eos = frozenset(int(token) for c in criteria if type(c) is EosTokenCriteria for token in c.eos_token_id)
+    pads = any(getattr(c, "eos_token_id", c) is not c for c in criteria)  # as generate tells it
+    judged = judge(processors)
     limit = criteria.max_length or config.max_length
     pad = _pad(config)
-    if eos and pad is None and len(lengths) > 1:
+    if pads and pad is None and len(lengths) > 1:
         raise UnsupportedOption("custom_generate: a batch whose texts end apart needs a pad_token_id")
-    return Call(
+    call = Call(
         padded=input_ids,
         lengths=lengths,
-        processors=tuple(_for_row(checked, input_ids, row, lengths[row]) for row in range(len(lengths))),
+        processors=tuple(_for_row(judged.processors, input_ids, row, lengths[row]) for row in range(len(lengths))),
         criteria=criteria,
         max_new_tokens=max(int(limit) - input_ids.shape[1], 1),
         samples=bool(config.do_sample),
         eos=eos,
+        pads=pads,
         pad=pad,
+        doubt=None,
         streamer=streamer,
         returns_dict=bool(config.return_dict_in_generate),
         keeps_scores=bool(config.return_dict_in_generate and config.output_scores),
         keeps_logits=bool(config.return_dict_in_generate and config.output_logits),
     )
+    return replace(call, doubt=next(_doubts(call, judged), None))
+
+
+def _doubts(call: Call, judged: Judged) -> Iterator[str]:
+    """Why only generate's own loop can show processors and criteria what they may look at."""
+    if judged.doubt is not None:
+        yield f"{judged.doubt}; {PROMISE}"
+    if judged.own is not None and len(call.lengths) > 1:
+        yield f"logits processor {judged.own} may tell the rows of a batch apart; {PROMISE}"
+    # what is called between two tokens may change what a processor reads
+    others = [*call.criteria, *([] if call.streamer is None else [call.streamer])]
+    foreign = [other for other in others if not type(other).__module__.startswith("transformers.")]
+    if judged.holds and foreign:
+        yield f"a logits processor holds what {type(foreign[0]).__name__} may change between two tokens; {PROMISE}"
+    reading = [criterion for criterion in call.criteria if type(criterion) not in BLIND_CRITERIA]
+    if reading and call.keeps_scores and call.pads and len(call.lengths) > 1:
+        yield f"{type(reading[0]).__name__} may read the scores of texts that have ended, which forerun doesn't compute"
 
 
 def of_generate(name: str) -> Any:
@@ -172,14 +202,17 @@ def _for_row(processors: tuple[Processor, ...], padded: Tensor, row: int, length
 def _process(processors: list[Processor], padding: Tensor, ids: Tensor, scores: Tensor) -> Tensor:
     """generate processes on the device of its inputs, which may be another than the model's."""
     ids = torch.cat([padding, ids.to(padding.device)], 1)
+    shown = ids.clone()
     processed = scores.to(padding.device)
     for processor in processors:
-        processed = processor(ids, processed)
+        processed = processor(shown, processed)
         if processed.shape != scores.shape:
             raise UnsupportedOption(
-                f"custom_generate: a logits processor made {list(processed.shape)} of scores {list(scores.shape)}; rows "
-                "are processed one at a time, so it may not count on the batch"
+                f"custom_generate: a logits processor made {list(processed.shape)} of scores {list(scores.shape)}; it must "
+                "return scores of the shape that it is given"
             )
+    if not torch.equal(shown, ids):
+        raise UnsupportedOption("custom_generate: a logits processor wrote into the ids; let it work on a copy of them")
     return processed.to(scores.device)
 
 

@@ -6,6 +6,7 @@ own greedy search or sampling would give; sampled text follows the same law, fro
 
 from __future__ import annotations
 
+import warnings
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from functools import partial
@@ -24,6 +25,7 @@ from .drive import Batch
 from .engine import Engine, load
 from .errors import UnsupportedOption
 from .hf_call import Call, of_generate, read_call
+from .hf_signature import HookSignature
 from .hf_texts import Texts
 from .methods import policy_factory
 from .policies.base import PolicyFactory
@@ -39,14 +41,15 @@ def custom_generate(
     """What to pass to a transformers model's generate as custom_generate.
 
     One hook keeps what it built for the model that it saw last, as long as that model lives. tokenizer is the model's, for
-    drafters that need one. Raises UnsupportedOption on an unknown method or option, and when it is called for what it
-    can't do exactly.
+    drafters and stop strings, where generate isn't given one. Raises UnsupportedOption on an unknown method or option, and
+    when it is called for what it can't do exactly; warns where generate's own loop has to write for it, without drafts.
     """
     if isinstance(drafter, str):
         DRAFTERS.check(drafter, drafter_options or {})
     make_policy = policy_factory(policy, policy_options)
     return Hook(
-        partial(load, tokenizer=tokenizer, drafter=drafter, policy=make_policy, drafter_options=drafter_options)
+        partial(load, tokenizer=tokenizer, drafter=drafter, policy=make_policy, drafter_options=drafter_options),
+        tokenizer,
     )
 
 
@@ -63,7 +66,10 @@ class _Bound:
 class Hook:
     """The callable that generate hands over to. Make one with custom_generate."""
 
-    def __init__(self, build: Callable[[Any], Engine]) -> None:
+    __signature__ = HookSignature()
+
+    def __init__(self, build: Callable[[Any], Engine], tokenizer: Any | None = None) -> None:
+        self.tokenizer = tokenizer
         self._build = build
         self._bound: _Bound | None = None
 
@@ -75,11 +81,19 @@ class Hook:
         stopping_criteria: StoppingCriteriaList,
         generation_config: GenerationConfig,
         streamer: Any | None = None,
+        tokenizer: Any | None = None,
         **inputs: Any,
     ) -> Tensor | GenerateDecoderOnlyOutput:
-        """What generate asks of a decoding loop."""
+        """What generate asks of a decoding loop. It has used the tokenizer already, where it needs one."""
         streamer = of_generate("streamer") if streamer is None else streamer
         call = read_call(input_ids, logits_processor, stopping_criteria, generation_config, inputs, streamer)
+        if call.doubt is not None:
+            warnings.warn(
+                f"custom_generate: generate's own loop writes this text, without drafts: {call.doubt}",
+                stacklevel=6,  # past generate and its decorators
+            )
+            given = (input_ids, logits_processor, stopping_criteria, generation_config)
+            return model._sample(*given, streamer=streamer, **inputs)
         texts = _write(call, self._engine(model))
         if streamer is not None:
             streamer.end()

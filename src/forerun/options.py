@@ -11,7 +11,7 @@ from torch import Tensor
 from .answer import LogprobOptions
 from .core import Sampling
 from .errors import UnsupportedOption
-from .processors import stateless
+from .processors import judge
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -20,7 +20,8 @@ class Options:
 
     stop: strings that end the text and are left out of it; stop_token_ids end it as an end of sequence does. logprobs:
     None, or how many alternatives to report beside each token. speculate=False decodes plainly. seed None draws one from
-    torch's global generator.
+    torch's global generator. Nothing is drafted with processors that may keep state (processors.row_wise promises that
+    they don't).
     """
 
     max_new_tokens: int = 128
@@ -42,9 +43,19 @@ class Options:
     speculate: bool = True
 
     def sampling(self) -> Sampling:
-        """How rows become laws. Raises UnsupportedOption on a processor that keeps state, ValueError out of range."""
+        """How rows become laws. Raises UnsupportedOption on a processor that can't act here, ValueError out of range."""
         shared = {field.name: getattr(self, field.name) for field in fields(Sampling)}
-        return Sampling(**{**shared, "processors": stateless(self.processors)})
+        return Sampling(**{**shared, "processors": judge(self.processors).processors})
+
+    def doubt(self) -> str | None:
+        """Why each row must be processed once and in order, None if there is no need.
+
+        Raises UnsupportedOption where rows would be processed again.
+        """
+        doubt = judge(self.processors).doubt
+        if doubt is not None and self.processed_logprobs:
+            raise UnsupportedOption(f"processed_logprobs processes each row twice, and {doubt}")
+        return doubt
 
     def logprob_options(self) -> LogprobOptions | None:
         if self.logprobs is None:

@@ -1,19 +1,24 @@
-"""Which logits processors may act: those that are functions of the ids and scores they are given.
+"""Which logits processors may act on drafted tokens: those that are functions of the ids and scores they are given.
 
-Verification asks for the law behind drafted tokens that may be rejected, and asks for a row once, twice or never. A
-processor that keeps state from call to call would see another text than the one that is written.
+Verification asks for the law of drafted tokens that may be rejected, and asks for a row once, twice or never. A processor
+that keeps state from call to call would see another text than the one that is written: nothing is drafted with it.
 """
 
 from __future__ import annotations
 
-import dis
 import inspect
 from collections.abc import Callable, Iterable, Iterator
+from dataclasses import dataclass
 from functools import partial
-from types import CodeType, FunctionType, MethodType
-from typing import Any
+from types import FunctionType, MethodType
+from typing import Any, final
+
+import torch
+from torch import Tensor
+from transformers import PrefixConstrainedLogitsProcessor
 
 from .errors import UnsupportedOption
+from .processor_state import Reach, Watched, doubts
 
 # transformers' own that are functions of ids and scores, whatever they may cache on the way
 STATELESS = frozenset(
@@ -46,6 +51,8 @@ STATELESS = frozenset(
     }
 )
 
+PROMISE = "forerun.row_wise(processor) promises that it is a function of one row, and drafts are verified with it"
+
 _GUIDANCE = "it runs a second text beside the one that is written"
 _WATERMARK = "a watermark is drawn along with the text"
 _CODEBOOKS = "it counts the codebooks or channels that it was called for"
@@ -64,38 +71,105 @@ REFUSED = {
 }
 
 
-def stateless(processors: Iterable[Any]) -> tuple[Callable[..., Any], ...]:
-    """The processors, nested lists laid flat. Raises UnsupportedOption on one that is stateful or can't be called.
+@final
+@dataclass(frozen=True, slots=True, eq=False)
+class RowWise:
+    """A processor with the promise of row_wise. It is called with one row at a time, whoever calls."""
 
-    transformers' own are known by name. Of any other it is told from its code: storing an attribute, a global or a
-    variable of an enclosing function is keeping state.
+    processor: Callable[..., Any]
+
+    def __call__(self, ids: Any, scores: Tensor) -> Any:
+        if not isinstance(ids, Tensor) or len(ids) == 1:  # prefix_allowed_tokens_fn has the number of a row there
+            return self.processor(ids, scores)
+        return torch.cat([self.processor(ids[n : n + 1], scores[n : n + 1]) for n in range(len(ids))])
+
+
+def row_wise(processor: Callable[..., Any]) -> RowWise:
+    """Promise that a logits processor is a function of one row's ids and scores, so that drafts are verified with it.
+
+    It may keep what only saves work. Without the promise a processor is drafted with if its code shows as much.
     """
-    checked: list[Callable[..., Any]] = []
-    for processor in processors:
-        if isinstance(processor, list | tuple):
-            checked.extend(stateless(processor))
-            continue
+    return RowWise(processor)
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Judged:
+    """Processors as they are to be called, nested lists laid flat.
+
+    doubt says why they can't be called for drafts, None if they can; own names the first that is the caller's own and not
+    promised to be row-wise; holds, that one of them reads what could be changed from outside.
+    """
+
+    processors: tuple[Callable[..., Any], ...]
+    doubt: str | None
+    own: str | None
+    holds: bool
+
+
+def judge(processors: Iterable[Any]) -> Judged:
+    """Raise UnsupportedOption on what can't be called at all, and on what transformers has that no verification fits.
+
+    transformers' own processors are known by name, promised ones are believed, others are judged by what they can reach.
+    """
+    called: list[Callable[..., Any]] = []
+    doubt = own = None
+    holds = False
+    for processor in _flat(processors):
         if (reason := _objection(processor)) is not None:
             raise UnsupportedOption(f"logits processor {_name(processor)} can't be verified token by token: {reason}")
-        checked.append(processor)
-    return tuple(checked)
+        judged, reach = processor, Reach(trusted)
+        if not trusted(processor):
+            own = own or _name(processor)
+            judged, reason = _judge(processor, _name(processor), reach)
+        elif isinstance(processor, PrefixConstrainedLogitsProcessor) and (allowed := _allowed(processor)) is not None:
+            judged, reason = _judge(allowed, "with " + _name(allowed), reach)
+            judged = PrefixConstrainedLogitsProcessor(judged, processor._num_beams)
+        doubt = doubt or reason
+        holds = holds or bool(reach.reads)
+        called.append(judged)
+    return Judged(tuple(called), doubt, own, holds)
+
+
+def trusted(processor: Any) -> bool:
+    """Whether it is one of transformers' own that are known, or promised."""
+    kind = type(processor)
+    known = not STATELESS.isdisjoint(base.__name__ for base in kind.__mro__)
+    return kind is RowWise or (known and kind.__module__.startswith("transformers."))
+
+
+def _judge(function: Callable[..., Any], name: str, reach: Reach) -> tuple[Callable[..., Any], str | None]:
+    """What to call in the place of function, and the doubt about it."""
+    if (reason := next(doubts(function, reach), None)) is not None:
+        return function, f"logits processor {name} may not be a function of the row that it is called with: {reason}"
+    return Watched(function, reach, partial(_changed, name)) if reach.reads else function, None
+
+
+def _changed(name: str) -> UnsupportedOption:
+    return UnsupportedOption(
+        f"logits processor {name} changed what it holds, or it was changed, while the text was written, so drafts can't be "
+        "verified with it; if that only saves work, promise it with forerun.row_wise"
+    )
+
+
+def _allowed(processor: PrefixConstrainedLogitsProcessor) -> Callable[..., Any] | None:
+    return getattr(processor, "_prefix_allowed_tokens_fn", None)
+
+
+def _flat(processors: Iterable[Any]) -> Iterator[Any]:
+    for processor in processors:
+        if isinstance(processor, list | tuple):
+            yield from _flat(processor)
+        else:
+            yield processor
 
 
 def _objection(processor: Any) -> str | None:
-    names = [kind.__name__ for kind in type(processor).__mro__]
-    for name in names:
-        if name in REFUSED:
-            return REFUSED[name]
+    for kind in type(processor).__mro__:
+        if kind.__name__ in REFUSED:
+            return REFUSED[kind.__name__]
     if not callable(processor):
         return "it isn't callable; a processor is called with ids [1, n] and scores [1, V]"
-    if STATELESS.intersection(names) and type(processor).__module__.startswith("transformers."):
-        return None
-    if (stored := next(_stored(processor), None)) is not None:
-        return (
-            f"it keeps state between calls (it stores {stored!r}); if that only saves work and never changes a result, "
-            "pass a function that calls it"
-        )
-    return _unusual_arguments(processor)
+    return None if trusted(processor) else _unusual_arguments(processor)
 
 
 def _unusual_arguments(processor: Callable[..., Any]) -> str | None:
@@ -108,28 +182,6 @@ def _unusual_arguments(processor: Callable[..., Any]) -> str | None:
     except TypeError as error:
         return f"it must be callable with two arguments, ids and scores ({error})"
     return None
-
-
-def _stored(processor: Callable[..., Any]) -> Iterator[str]:
-    """The names that a call of processor stores outside of its own variables."""
-    code = _code(processor)
-    if code is None:
-        return
-    outer = set(code.co_freevars)
-    for step in dis.get_instructions(code):
-        if step.opname in ("STORE_ATTR", "STORE_GLOBAL") or (step.opname == "STORE_DEREF" and step.argval in outer):
-            yield str(step.argval)
-
-
-def _code(processor: Callable[..., Any]) -> CodeType | None:
-    """The code that runs when processor is called; None for what isn't written in Python."""
-    while isinstance(processor, partial):
-        processor = processor.func
-    function: Any = processor if isinstance(processor, FunctionType | MethodType) else type(processor).__call__
-    function = inspect.unwrap(function)
-    if isinstance(function, MethodType):
-        function = function.__func__
-    return function.__code__ if isinstance(function, FunctionType) else None
 
 
 def _name(processor: Any) -> str:
