@@ -7,12 +7,13 @@ turn, each answered before the next). Other keys, such as "question_id", are the
 from __future__ import annotations
 
 import json
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
 from .errors import UnsupportedOption
+from .jsonl import Line, Skipped, made_of
 
 Message = Mapping[str, str]
 KINDS = ("prompt", "messages", "turns")
@@ -48,30 +49,29 @@ def has_chat_template(tokenizer: Any | None) -> bool:
 
 def read_questions(path: str | Path) -> list[Question]:
     """The questions of a JSONL file. Raises ValueError that names the line at fault, or says that there is no question."""
-    try:
-        lines = Path(path).read_text(encoding="utf-8").splitlines()
-    except (OSError, UnicodeDecodeError) as error:
-        raise ValueError(f"can't read the prompts file {path}: {error}") from error
-    questions: list[Question] = []
-    for number, line in enumerate(lines, start=1):
-        if line.strip():
-            try:
-                questions.append(_question(line))
-            except ValueError as error:
-                raise ValueError(f"{path}, line {number}: {error}") from error
-    if not questions:
-        raise ValueError(f"the prompts file {path} holds no prompt")
-    return questions
+    return [question for _, _, question in questions_in(path)]
 
 
-def _question(line: str) -> Question:
-    try:
-        entry = json.loads(line)
-    except json.JSONDecodeError as error:
-        raise ValueError(f"not valid JSON ({error.msg} at column {error.colno})") from error
-    kinds = [kind for kind in KINDS if isinstance(entry, dict) and kind in entry]
+def questions_in(
+    path: str | Path, skipped: Skipped | None = None
+) -> Iterator[tuple[Line, Mapping[str, Any], Question]]:
+    """The same one by one, each with its line and what else stands there; lines at fault are left out with skipped."""
+    found = False
+    for line, (entry, question) in made_of(path, _entry, skipped, "the prompts file"):
+        found = True
+        yield line, entry, question
+    if not found:
+        raise ValueError(f"the prompts file {path} holds no prompt{'' if skipped is None else skipped.told()}")
+
+
+def _entry(entry: dict[str, Any]) -> tuple[dict[str, Any], Question]:
+    return entry, _question(entry)
+
+
+def _question(entry: dict[str, Any]) -> Question:
+    kinds = [kind for kind in KINDS if kind in entry]
     if len(kinds) != 1:
-        raise ValueError(f"an object with one of {', '.join(map(repr, KINDS))} is needed, got {line.strip()[:60]}")
+        raise ValueError(f"an object with one of {', '.join(map(repr, KINDS))} is needed, got {json.dumps(entry)[:60]}")
     value = entry[kinds[0]]
     if kinds[0] == "prompt":
         return Question((_text(value, "prompt"),))
@@ -88,7 +88,16 @@ def _question(line: str) -> Question:
 def _message(message: Any) -> Message:
     if not isinstance(message, dict) or message.keys() != {"role", "content"}:
         raise ValueError(f'a message has "role" and "content", got {json.dumps(message)[:60]}')
-    return {"role": _text(message["role"], "role"), "content": _text(message["content"], "content")}
+    return {"role": _text(message["role"], "role"), "content": _text(joined_parts(message["content"]), "content")}
+
+
+def joined_parts(content: Any) -> Any:
+    """The text of a content that is a list of text parts; any other content as it is."""
+    parts = content if isinstance(content, list) else []
+    texts = [part.get("text") for part in parts if isinstance(part, Mapping) and part.get("type") == "text"]
+    return (
+        "".join(texts) if texts and len(texts) == len(parts) and all(isinstance(one, str) for one in texts) else content
+    )
 
 
 def _text(value: Any, key: str) -> str:

@@ -254,3 +254,8 @@ def test_options_out_of_range_are_refused(given: dict[str, Any], sentence: str) 
 def test_asking_for_no_prompts_is_refused(engine: Engine, tmp_path: Path) -> None:
     with pytest.raises(ValueError, match="the number of prompts must be at least 1, got 0"):
         list(drawn(engine, tmp_path / "p.jsonl", 0))
+
+
+def test_openings_may_hold_what_others_take_for_the_end_of_a_line(tmp_path: Path) -> None:
+    (tmp_path / "o.txt").write_bytes("\ufeffWhy \r\nOne\u2028two\x85 \n".encode())
+    assert read_openings(tmp_path / "o.txt") == ("Why ", "One\u2028two\x85 ")

@@ -136,15 +136,16 @@ def _text(tokenizer: Any, ids: list[int]) -> str:
 
 
 def read_openings(file: Path) -> tuple[str, ...]:
-    """One a line, kept as it stands, a space at its end too; blank lines are left out.
+    """One a line, kept as it stands, a space at its end too; blank lines are left out, and a byte order mark.
 
     Raises ValueError on a file that can't be read or holds none.
     """
     try:
-        text = file.read_text(encoding="utf-8")
+        text = file.read_text(encoding="utf-8-sig")
     except (OSError, UnicodeDecodeError) as error:
         raise ValueError(f"can't read the openings file {file}: {error}") from error
-    lines = tuple(line for line in text.splitlines() if line.strip())
+    # not splitlines: an opening may hold other characters that it takes for the end of a line
+    lines = tuple(line for line in text.split("\n") if line.strip())
     if not lines:
         raise ValueError(f"{file} holds no opening; write one beginning of a user's turn a line")
     return lines
