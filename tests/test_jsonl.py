@@ -6,7 +6,6 @@ from pathlib import Path
 
 import pytest
 
-from forerun.errors import UnsupportedOption
 from forerun.jsonl import Lines, Skipped, lines, made_of, read_lines
 
 
@@ -115,8 +114,6 @@ def test_a_line_says_where_it_is_and_what_stands_there(tmp_path: Path) -> None:
 def number_of(entry: dict[str, object]) -> int:
     if not isinstance(entry.get("a"), int):
         raise ValueError("a number is needed")
-    if entry["a"] == 0:
-        raise UnsupportedOption("this model has no nought")
     return int(str(entry["a"]))
 
 
@@ -130,14 +127,6 @@ def test_lines_at_fault_are_counted_and_the_first_is_told(tmp_path: Path) -> Non
     assert Skipped().told() == ""
     with pytest.raises(ValueError, match="line 2: a number is needed"):
         list(made_of(file, number_of))
-
-
-def test_what_is_not_the_lines_fault_is_never_skipped(tmp_path: Path) -> None:
-    file = tmp_path / "some.jsonl"
-    file.write_text('{"a": 0}\n')
-
-    with pytest.raises(UnsupportedOption, match=r"line 1: this model has no nought"):
-        list(made_of(file, number_of, Skipped()))
 
 
 def test_a_file_that_is_no_text_is_refused(tmp_path: Path) -> None:

@@ -13,8 +13,6 @@ from pathlib import Path
 from types import TracebackType
 from typing import Any, TypeVar, final
 
-from .errors import UnsupportedOption
-
 T = TypeVar("T")
 
 # the characters that JSON leaves as they are and other readers may take for the end of a line
@@ -122,13 +120,11 @@ def made_of(
 ) -> Iterator[tuple[Line, T]]:
     """Each line and what `make` gives for its object; the place is put before what ValueErrors of `make` say.
 
-    With skipped, lines at fault are counted there and left out. An UnsupportedOption isn't the line's fault and is raised.
+    With skipped, lines at fault are counted there and left out.
     """
     for line in lines(path, what):
         try:
             made = _made(line, make)
-        except UnsupportedOption:
-            raise
         except ValueError as error:
             if skipped is None:
                 raise
@@ -141,8 +137,6 @@ def _made(line: Line, make: Callable[[dict[str, Any]], T]) -> T:
     value = line.value()
     try:
         return make(value)
-    except UnsupportedOption as error:
-        raise UnsupportedOption(f"{line.place}: {error}") from error
     except ValueError as error:
         raise ValueError(f"{line.place}: {error}") from error
 

@@ -95,9 +95,8 @@ def joined_parts(content: Any) -> Any:
     """The text of a content that is a list of text parts; any other content as it is."""
     parts = content if isinstance(content, list) else []
     texts = [part.get("text") for part in parts if isinstance(part, Mapping) and part.get("type") == "text"]
-    return (
-        "".join(texts) if texts and len(texts) == len(parts) and all(isinstance(one, str) for one in texts) else content
-    )
+    known = [text for text in texts if isinstance(text, str)]
+    return "".join(known) if known and len(known) == len(parts) else content
 
 
 def _text(value: Any, key: str) -> str:

@@ -9,9 +9,9 @@ from pathlib import Path
 from typing import Any
 
 from ..engine import Engine
-from ..jsonl import Lines
+from ..jsonl import Lines, Skipped
 from ..prompts import encode
-from ..questions import has_chat_template, read_questions
+from ..questions import has_chat_template, questions_in
 from .prompts import plain
 from .states import StateStore, name_of, recorder
 
@@ -43,17 +43,19 @@ def answer(
     exclude: Collection[str] = (),
     max_batch: int = 48,
     states: StateStore | None = None,
+    skipped: Skipped | None = None,
 ) -> Iterator[tuple[int, int, int]]:
     """Add an answer for each prompt that the file has none for yet: yields (answers there, answers in all, new tokens).
 
     Of a conversation the first turn is asked. exclude: user turns that must not be answered, a benchmark's; the comparison
     ignores case and white space. states: where the states that come by on the way are to be kept. Raises ValueError where
-    the file's answers were made by another model or with other options.
+    the file's answers were made by another model or with other options, and on a line that asks nothing; with skipped such
+    lines are counted there and left out.
     """
     made_by = {**asdict(options), "model": engine.identity.weights}
     with Lines(path) as lines:
         known = {str(entry.get("id")) for entry in _of_the_same(lines.known, made_by, path)}
-        asked = _asked(engine, prompts, options.max_prompt, exclude)
+        asked = _asked(engine, prompts, options.max_prompt, exclude, skipped)
         missing = [(name, ids) for name, ids in asked.items() if name not in known]
         total, done, tokens = len(asked), len(asked) - len(missing), 0
         yield done, total, tokens
@@ -80,20 +82,30 @@ def answer(
             yield done, total, tokens
 
 
-def _asked(engine: Engine, prompts: Path, longest: int, exclude: Collection[str]) -> dict[str, list[int]]:
+def _asked(
+    engine: Engine, prompts: Path, longest: int, exclude: Collection[str], skipped: Skipped | None
+) -> dict[str, list[int]]:
     """Name -> prompt ids; equal prompts are asked once."""
     chat = has_chat_template(engine.tokenizer)
     excluded = {plain(text) for text in exclude}
     if engine.runner.max_length is not None:
         longest = min(longest, engine.runner.max_length - 1)
     asked: dict[str, list[int]] = {}
-    for question in read_questions(prompts):
-        if not excluded.intersection(map(plain, question.turns)):
+    for line, _, question in questions_in(prompts, skipped):
+        if excluded.intersection(map(plain, question.turns)):
+            continue
+        try:
             ids = encode(question.prompt((), chat), engine.tokenizer)
-            if len(ids) <= longest:
-                asked[name_of(ids)] = ids
+        except ValueError as error:
+            if skipped is None:
+                raise ValueError(f"{line.place}: {error}") from error
+            skipped.add(f"{line.place}: {error}")
+            continue
+        if len(ids) <= longest:
+            asked[name_of(ids)] = ids
     if not asked:
-        raise ValueError(f"{prompts} holds no prompt of at most {longest} tokens that may be used")
+        told = "" if skipped is None else skipped.told()
+        raise ValueError(f"{prompts} holds no prompt of at most {longest} tokens that may be used{told}")
     return asked
 
 

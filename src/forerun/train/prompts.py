@@ -15,8 +15,7 @@ from ..engine import Engine
 from ..errors import UnsupportedOption
 from ..jsonl import Lines
 from ..questions import has_chat_template, read_questions
-
-MARK = "\u2063forerun\u2063"
+from .turns import MARK, rendered
 
 # Batches of attempts between two writes: the last requests of a wave run in small batches, and a kill loses a wave.
 WAVE = 4
@@ -54,7 +53,7 @@ def user_turn(tokenizer: Any | None) -> tuple[list[int], int]:
     """The token ids before a user's turn, and the token that ends it. Raises UnsupportedOption without a chat template."""
     if tokenizer is None or not has_chat_template(tokenizer):
         raise UnsupportedOption("prompts are drawn from a chat template, and this model has none; bring a prompts file")
-    shown = tokenizer.apply_chat_template([{"role": "user", "content": MARK}], tokenize=False)
+    shown = rendered(tokenizer, [{"role": "user", "content": MARK}])
     before, mark, after = shown.partition(MARK)
     end = tokenizer(after, add_special_tokens=False).input_ids
     if not mark or not end:
