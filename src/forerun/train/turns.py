@@ -38,18 +38,21 @@ def answered(
             'this chat template doesn\'t show what the assistant says; use "prompt" and "completion"'
         )
     prompt = _opening(tokenizer, before, marked)
-    prompt, said = _said(prompt, rendered(tokenizer, messages), after, last["content"])
-    tail, end = _end(tokenizer, after, eos)
-    if end is None:
+    tail, place = _end(tokenizer, after, eos)
+    end = end_of_sequence(tokenizer, eos) if place is None else tail[place]
+    content = _without_end(last["content"], None if end is None else tokenizer.convert_ids_to_tokens(end))
+    whole = rendered(tokenizer, [*before, {**last, "content": content}])
+    prompt, said = _said(prompt, whole, after, content)
+    if place is None:
         ids, learnt = split_ids(tokenizer, prompt, said, special=False)
-        return ids, ended(learnt, end_of_sequence(tokenizer, eos))
+        return ids, ended(learnt, end)
     ids, learnt = split_ids(tokenizer, prompt, said + after, special=False)
-    behind = tail[end:]
-    if learnt[-len(behind) :] == behind:
-        learnt = learnt[: len(learnt) - len(behind)]
+    rest = tail[place:]
+    if learnt[-len(rest) :] == rest:
+        learnt = learnt[: len(learnt) - len(rest)]
     else:
-        learnt = [*_plain_ids(tokenizer, said), *tail[:end]]
-    return ids, ended(learnt, behind[0])
+        learnt = [*_plain_ids(tokenizer, said), *tail[:place]]
+    return ids, ended(learnt, end)
 
 
 def turn_end(tokenizer: Any, eos: Collection[int]) -> int | None:
@@ -124,6 +127,13 @@ def _said(prompt: str, whole: str, after: str, content: str) -> tuple[str, str]:
         if _squeezed(content) in _squeezed(said):
             return whole[:known], said
     return prompt, _without_beginning(content, prompt)
+
+
+def _without_end(content: str, end: str | None) -> str:
+    """The content without the end of the turn that it brings itself."""
+    while end is not None and content.rstrip().endswith(end):
+        content = content.rstrip().removesuffix(end)
+    return content
 
 
 def _without_beginning(content: str, prompt: str) -> str:
