@@ -73,8 +73,8 @@ def report(
     found = _places(engine, examples[:timed], exits, drafted, max_new_tokens, drafting)
     whole = {
         **measured_with(engine, given["weights"]),
+        **skipped_as_dict(skipped),
         "data": {
-            **skipped_as_dict(skipped),
             "file": data.name,
             "examples": len(examples),
             "learnt_tokens": sum(len(one.ids) - one.start for one in examples),
