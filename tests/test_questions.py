@@ -121,3 +121,20 @@ def test_a_question_comes_with_its_line_and_lines_at_fault_are_left_out_on_reque
         ValueError, match=r"holds no prompt \(1 lines were skipped, the first: .*line 1: not valid JSON"
     ):
         list(questions_in(file, Skipped()))
+
+
+def test_what_can_not_be_asked_is_named_by_its_line(tmp_path: Path) -> None:
+    tokenizer = tiny_tokenizer()
+    fine, several = read(tmp_path, {"prompt": "a"}, {"turns": ["b", "c"]})
+
+    assert fine.ids((), False, tokenizer) == tokenizer("a").input_ids
+    with pytest.raises(UnsupportedOption, match=r"prompts.jsonl, line 2: several messages need a chat template"):
+        several.ids((), False, tokenizer)
+    with pytest.raises(UnsupportedOption, match=r"prompts.jsonl, line 1: .* needs a tokenizer"):
+        fine.ids((), False, None)
+    with pytest.raises(UnsupportedOption, match=r"^several messages"):
+        Question(("b", "c")).ids((), False, tokenizer)
+
+
+def test_where_a_question_is_from_does_not_make_it_another(tmp_path: Path) -> None:
+    assert read(tmp_path, {"prompt": "a"}) == [Question(("a",))]

@@ -8,12 +8,13 @@ from __future__ import annotations
 
 import json
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any
 
 from .errors import UnsupportedOption
 from .jsonl import Line, Skipped, made_of
+from .prompts import encode
 
 Message = Mapping[str, str]
 KINDS = ("prompt", "messages", "turns")
@@ -21,10 +22,14 @@ KINDS = ("prompt", "messages", "turns")
 
 @dataclass(frozen=True, slots=True)
 class Question:
-    """turns are what the user says, one after the other, behind the messages of `before`."""
+    """turns are what the user says, one after the other, behind the messages of `before`.
+
+    place: the file and the line it is from, for messages.
+    """
 
     turns: tuple[str, ...]
     before: tuple[Message, ...] = ()
+    place: str = field(default="", compare=False)
 
     def prompt(self, answers: Sequence[str], chat: bool) -> str | list[Message]:
         """The prompt of the turn behind these answers: messages for a chat template, or plain text.
@@ -41,6 +46,18 @@ class Question:
                 "several messages need a chat template: take a chat model and leave the template on, or ask single prompts"
             )
         return self.turns[0]
+
+    def ids(self, answers: Sequence[str], chat: bool, tokenizer: Any | None) -> list[int]:
+        """The prompt's token ids. Raises ValueError that names the question's place on what can't be asked."""
+        try:
+            return encode(self.prompt(answers, chat), tokenizer)
+        except UnsupportedOption as error:
+            raise UnsupportedOption(self._at(error)) from error
+        except ValueError as error:
+            raise ValueError(self._at(error)) from error
+
+    def _at(self, error: Exception) -> str:
+        return f"{self.place}: {error}" if self.place else str(error)
 
 
 def has_chat_template(tokenizer: Any | None) -> bool:
@@ -59,7 +76,7 @@ def questions_in(
     found = False
     for line, (entry, question) in made_of(path, _entry, skipped, "the prompts file"):
         found = True
-        yield line, entry, question
+        yield line, entry, replace(question, place=line.place)
     if not found:
         raise ValueError(f"the prompts file {path} holds no prompt{'' if skipped is None else skipped.told()}")
 

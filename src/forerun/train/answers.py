@@ -10,7 +10,6 @@ from typing import Any
 
 from ..engine import Engine
 from ..jsonl import Lines, Skipped
-from ..prompts import encode
 from ..questions import has_chat_template, questions_in
 from .prompts import plain
 from .states import StateStore, name_of, recorder
@@ -91,15 +90,15 @@ def _asked(
     if engine.runner.max_length is not None:
         longest = min(longest, engine.runner.max_length - 1)
     asked: dict[str, list[int]] = {}
-    for line, _, question in questions_in(prompts, skipped):
+    for _, _, question in questions_in(prompts, skipped):
         if excluded.intersection(map(plain, question.turns)):
             continue
         try:
-            ids = encode(question.prompt((), chat), engine.tokenizer)
+            ids = question.ids((), chat, engine.tokenizer)
         except ValueError as error:
             if skipped is None:
-                raise ValueError(f"{line.place}: {error}") from error
-            skipped.add(f"{line.place}: {error}")
+                raise
+            skipped.add(str(error))
             continue
         if len(ids) <= longest:
             asked[name_of(ids)] = ids
