@@ -223,3 +223,10 @@ def test_a_text_that_is_none_of_ours_is_not_cut_off(tmp_path: Path) -> None:
     with pytest.raises(ValueError, match="line 1: not valid JSON"):
         Lines(file)
     assert file.read_text() == "a text without an end"
+
+
+def test_what_was_there_comes_with_its_numbers(tmp_path: Path) -> None:
+    file = tmp_path / "some.jsonl"
+    file.write_text('\n{"a": 1}\n\n{"a": 2}\n')
+    with Lines(file) as opened:
+        assert (opened.numbers, opened.known) == ([2, 4], [{"a": 1}, {"a": 2}])

@@ -143,7 +143,7 @@ def _made(line: Line, make: Callable[[dict[str, Any]], T]) -> T:
 
 @final
 class Lines:
-    """A file of JSON lines that is being written. known are the objects that were there.
+    """A file of JSON lines that is being written. known are the objects that were there, numbers those of their lines.
 
     The beginning of an object without an end, which a kill leaves as the last line, is cut off on opening; a line that can't
     be written whole (a full disk) is cut off too, and ValueError says so.
@@ -153,8 +153,10 @@ class Lines:
         self.path = path
         path.parent.mkdir(parents=True, exist_ok=True)
         self._file = path.open("ab+")
+        self.known: list[dict[str, Any]] = []
+        self.numbers: list[int] = []
         try:
-            self.known, self._end = self._opened()
+            self._end = self._opened()
         except ValueError:
             self.close()
             raise
@@ -180,21 +182,21 @@ class Lines:
             raise ValueError(f"can't write to {self.path}: {error}; what was written before is whole") from error
         self._end += len(line)
 
-    def _opened(self) -> tuple[list[dict[str, Any]], int]:
-        """The objects of the whole lines, and where the next one begins."""
+    def _opened(self) -> int:
+        """Take in the whole lines, and say where the next one begins."""
         end = self._file.seek(0, 2)
         self._file.seek(0)
-        known: list[dict[str, Any]] = []
         for line in _lines(self._file, self.path):
             try:
-                known.append(line.value())
+                self.known.append(line.value())
             except ValueError:
                 if line.ended or not line.content.startswith(b"{"):
                     raise
                 end -= len(line.content)
                 self._file.truncate(end)
             else:
+                self.numbers.append(line.number)
                 if not line.ended:
                     # another writer's last line, whole
                     end += self._file.write(b"\n")
-        return known, end
+        return end

@@ -5,7 +5,8 @@ from __future__ import annotations
 from typing import Any
 
 import pytest
-from tokenizers import processors
+from tokenizers import Tokenizer, models, pre_tokenizers, processors
+from transformers import PreTrainedTokenizerFast
 
 from forerun.prompts import encode
 from forerun.train.turns import answered, encoded_text, end_of_sequence, ended, rendered, split_ids, turn_end
@@ -171,3 +172,26 @@ def test_without_a_tokenizers_end_the_only_one_of_decoding_is_taken() -> None:
         None,
         None,
     )
+
+
+@pytest.mark.parametrize("scheme", ["always", "first"])
+def test_words_that_begin_with_a_blank_are_the_same_words_after_a_prompt(scheme: str) -> None:
+    words = [
+        ("\u2581[", -1.0),
+        ("INST]", -1.0),
+        ("[", -3.0),
+        ("/", -3.0),
+        ("\u2581", -3.0),
+        ("\u2581b", -1.0),
+        ("b", -3.0),
+    ]
+    inner = Tokenizer(models.Unigram([("<unk>", -9.0), *words], unk_id=0))
+    inner.pre_tokenizer = pre_tokenizers.Metaspace(prepend_scheme=scheme, split=False)
+    inner.add_special_tokens([LLAMA2.bos, LLAMA2.eos])
+    tokenizer = PreTrainedTokenizerFast(
+        tokenizer_object=inner, bos_token=LLAMA2.bos, eos_token=LLAMA2.eos, chat_template=LLAMA2.template
+    )
+    ids, learnt = answered(tokenizer, chat("b", "b b"), ())
+
+    assert tokenizer.convert_ids_to_tokens(ids)[-4:] == ["\u2581b", "\u2581[", "/", "INST]"]
+    assert tokenizer.convert_ids_to_tokens(learnt) == ["\u2581b", "\u2581b", "\u2581", "</s>"]

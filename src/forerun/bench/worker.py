@@ -71,6 +71,8 @@ class Worker:
             reply: dict[str, Any] = json.loads(line)
         except json.JSONDecodeError as error:
             raise PeerFailed(f"peer {self._name} sent what is no JSON: {line[:80]!r}") from error
+        if not isinstance(reply, dict):
+            raise PeerFailed(f"peer {self._name} sent what is no reply: {line[:80]!r}")
         if "error" in reply:
             raise PeerFailed(f"peer {self._name}: {reply['error']}")
         return reply

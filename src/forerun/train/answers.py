@@ -53,7 +53,7 @@ def answer(
     """
     made_by = {**asdict(options), "model": engine.identity.weights}
     with Lines(path) as lines:
-        known = {str(entry.get("id")) for entry in _of_the_same(lines.known, made_by, path)}
+        known = {str(entry.get("id")) for entry in _of_the_same(lines, made_by)}
         asked = _asked(engine, prompts, options.max_prompt, exclude, skipped)
         missing = [(name, ids) for name, ids in asked.items() if name not in known]
         total, done, tokens = len(asked), len(asked) - len(missing), 0
@@ -108,14 +108,14 @@ def _asked(
     return asked
 
 
-def _of_the_same(known: list[dict[str, Any]], made_by: Mapping[str, Any], path: Path) -> list[dict[str, Any]]:
-    for number, entry in enumerate(known, start=1):
+def _of_the_same(lines: Lines, made_by: Mapping[str, Any]) -> list[dict[str, Any]]:
+    for number, entry in zip(lines.numbers, lines.known, strict=True):
         if entry.get("made_by") != made_by:
             raise ValueError(
-                f"{path}, line {number} was made by another model or with other options ({entry.get('made_by')}, now "
+                f"{lines.path}, line {number} was made by another model or with other options ({entry.get('made_by')}, now "
                 f"{dict(made_by)}); write to another file"
             )
-    return known
+    return lines.known
 
 
 def _seed(seed: int, name: str) -> int:

@@ -6,7 +6,7 @@ So the prompts are of the kind that the model was tuned on, and no data set is n
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterator
+from collections.abc import Collection, Iterator, Mapping
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -56,9 +56,10 @@ def user_turn(tokenizer: Any | None) -> tuple[list[int], int]:
     shown = rendered(tokenizer, [{"role": "user", "content": MARK}])
     before, mark, after = shown.partition(MARK)
     end = tokenizer(after, add_special_tokens=False).input_ids
-    if not mark or not end:
+    # a turn that ends with ordinary text could end anywhere in what is written
+    if not mark or not end or end[0] not in tokenizer.added_tokens_decoder:
         raise UnsupportedOption(
-            "this chat template changes the user's text or doesn't end its turn; bring a prompts file"
+            "this chat template changes the user's text or ends its turn with no token of its own; bring a prompts file"
         )
     return tokenizer(before, add_special_tokens=False).input_ids, end[0]
 
@@ -78,7 +79,7 @@ def sample_prompts(
     with Lines(path) as lines:
         seen = {plain(text) for text in exclude} | {plain(str(entry.get("prompt", ""))) for entry in lines.known}
         held = len(lines.known)
-        attempt = 1 + max((int(entry.get("attempt", -1)) for entry in lines.known), default=-1)
+        attempt = 1 + max((_attempt(entry) for entry in lines.known), default=-1)
         yield held
         barren = 0
         while held < count:
@@ -96,6 +97,12 @@ def sample_prompts(
                     lines.write({"prompt": text, "attempt": number, "seed": options.seed})
                     held, barren = held + 1, 0
                     yield held
+
+
+def _attempt(entry: Mapping[str, Any]) -> int:
+    """Which attempt gave a prompt; -1 for one that is from elsewhere."""
+    attempt = entry.get("attempt")
+    return attempt if type(attempt) is int else -1
 
 
 def _wave(
