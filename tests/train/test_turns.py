@@ -121,6 +121,7 @@ def test_what_the_template_refuses_is_refused_with_its_reason() -> None:
     broken = tokenizer_of(Family("{% for %}", "<eos>", "<eos>"))
     with pytest.raises(ValueError, match="the chat template can't be applied"):
         answered(broken, chat("a", "b"), ())
+    assert turn_end(broken, ()) is None
 
 
 def test_a_template_that_shows_no_answer_is_refused() -> None:

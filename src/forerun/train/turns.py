@@ -56,17 +56,21 @@ def answered(
 
 
 def turn_end(tokenizer: Any, eos: Collection[int]) -> int | None:
-    """The token with which the chat template ends an assistant's turn; None where it writes no such token."""
+    """The token with which the chat template ends an assistant's turn; None where it writes none, or no such chat."""
     asked = {"role": "user", "content": "?"}
-    after = rendered(tokenizer, [asked, {"role": "assistant", "content": MARK}]).rpartition(MARK)[2]
+    try:
+        after = rendered(tokenizer, [asked, {"role": "assistant", "content": MARK}]).rpartition(MARK)[2]
+    except ValueError:
+        return None
     tail, end = _end(tokenizer, after, eos)
     return None if end is None else tail[end]
 
 
 def split_ids(tokenizer: Any, prompt: str, answer: str, special: bool) -> tuple[list[int], list[int]]:
-    """Token ids of a prompt, and of the answer as it goes on from there; special: as of a text, with what is put round it.
+    """Token ids of a prompt, and of the answer as it goes on from there.
 
-    They are those of the whole text where it has the prompt's for its beginning.
+    special: with the tokens that the tokenizer adds to a text. The ids are those of the whole text where it begins with the
+    prompt's.
     """
     encoded = encoded_text if special else _plain_ids
     ids, whole = encoded(tokenizer, prompt), encoded(tokenizer, prompt + answer)
@@ -88,7 +92,7 @@ def encoded_text(tokenizer: Any, text: str) -> list[int]:
 
 
 def ended(ids: Sequence[int], end: int | None) -> list[int]:
-    """The ids with the end behind them, once, though the text may have brought it."""
+    """The ids with the end after them, once, even where the text ends with it already."""
     found = list(ids)
     if end is None:
         return found
