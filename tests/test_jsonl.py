@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from forerun.jsonl import Lines, read_lines
+from forerun.jsonl import Lines, Skipped, lines, made_of, read_lines
 
 
 def test_lines_come_with_their_numbers_and_blank_ones_are_left_out(tmp_path: Path) -> None:
@@ -43,6 +43,90 @@ def test_lines_of_others_may_hold_such_characters_as_they_are(tmp_path: Path) ->
     file.write_bytes('{"a": "one\u2028two"}\r\n{"a": 2}\r\n'.encode())
 
     assert list(read_lines(file)) == [(1, {"a": "one\u2028two"}), (2, {"a": 2})]
+
+
+@pytest.mark.parametrize(
+    "content",
+    [
+        b'\xef\xbb\xbf{"a": 1}\n{"a": 2}\n',
+        b'{"a": 1}\r\n{"a": 2}\r\n',
+        b'{"a": 1}\n{"a": 2}',
+        b'\n  \r\n{"a": 1}\n\t\n{"a": 2}\n \n',
+        b'\xef\xbb\xbf\n{"a": 1}\n\xef\xbb\xbf{"a": 2}',
+    ],
+    ids=["byte order mark", "CRLF", "no last end", "blank lines", "files put together"],
+)
+def test_forms_of_the_same_lines_are_read_alike(tmp_path: Path, content: bytes) -> None:
+    file = tmp_path / "some.jsonl"
+    file.write_bytes(content)
+
+    assert [value for _, value in read_lines(file)] == [{"a": 1}, {"a": 2}]
+
+
+@pytest.mark.parametrize(
+    ("content", "reason"),
+    [
+        (b'{"a": 1}\n{"a": "cut', "line 2: not valid JSON .* so it may be cut off"),
+        (b'[\n{"a": 1}\n]\n', r"line 1: not valid JSON .*jq -c '\.\[\]'"),
+        (b'\n{"a": "\\ud83d"}\n', r"line 2: '\\ud83d' is half of a surrogate pair"),
+        (b'{"a": ' + b"[" * 100_000 + b"}\n", "line 1: JSON that can't be read"),
+        (b'{"a": ' + b"1" * 5_000 + b"}\n", "line 1: JSON that can't be read"),
+        (b'{"a": 1}\n{"a": "\xe4"}\n', "line 2 is no UTF-8"),
+        ("{}\n".encode("utf-16"), "line 1 is no UTF-8"),
+        ("\u2028\n".encode(), "line 1: not valid JSON"),
+    ],
+    ids=["cut off", "array", "surrogate", "deep", "long number", "latin-1", "utf-16", "odd blank"],
+)
+def test_a_line_at_fault_is_named_with_the_reason(tmp_path: Path, content: bytes, reason: str) -> None:
+    file = tmp_path / "some.jsonl"
+    file.write_bytes(content)
+
+    with pytest.raises(ValueError, match=rf"some\.jsonl.*{reason}"):
+        list(read_lines(file))
+
+
+def test_whole_surrogate_pairs_are_characters(tmp_path: Path) -> None:
+    file = tmp_path / "some.jsonl"
+    file.write_text('{"a": "\\ud83d\\ude00"}\n')
+
+    assert list(read_lines(file)) == [(1, {"a": "\U0001f600"})]
+
+
+def test_lines_are_read_one_at_a_time(tmp_path: Path) -> None:
+    file = tmp_path / "some.jsonl"
+    file.write_text('{"a": 1}\n{oops\n')
+    reading = read_lines(file)
+
+    assert next(reading) == (1, {"a": 1})
+    with pytest.raises(ValueError, match="line 2"):
+        next(reading)
+
+
+def test_a_line_says_where_it_is_and_what_stands_there(tmp_path: Path) -> None:
+    file = tmp_path / "some.jsonl"
+    file.write_bytes(b'\n{"a":  1}\r\n{"b": 2}')
+    first, last = lines(file)
+
+    assert (first.place, first.text, first.ended) == (f"{file}, line 2", '{"a":  1}', True)
+    assert (last.text, last.ended) == ('{"b": 2}', False)
+
+
+def number_of(entry: dict[str, object]) -> int:
+    if not isinstance(entry.get("a"), int):
+        raise ValueError("a number is needed")
+    return int(str(entry["a"]))
+
+
+def test_lines_at_fault_are_counted_and_the_first_is_told(tmp_path: Path) -> None:
+    file, skipped = tmp_path / "some.jsonl", Skipped()
+    file.write_bytes(b'{"a": 1}\n{"a": "x"}\n{oops\n\xff\n{"a": 2}\n')
+
+    assert [number for _, number in made_of(file, number_of, skipped)] == [1, 2]
+    assert (skipped.count, skipped.first) == (3, f"{file}, line 2: a number is needed")
+    assert skipped.told() == f" (3 lines were skipped, the first: {file}, line 2: a number is needed)"
+    assert Skipped().told() == ""
+    with pytest.raises(ValueError, match="line 2: a number is needed"):
+        list(made_of(file, number_of))
 
 
 def test_a_file_that_is_no_text_is_refused(tmp_path: Path) -> None:
@@ -121,3 +205,28 @@ def test_a_file_that_is_none_of_ours_is_let_go_of_when_it_is_refused(tmp_path: P
     with pytest.raises(ValueError, match="line 2: an object is needed"):
         Lines(file)
     assert file.read_text() == '{"a": 1}\n[2]\n'
+
+
+def test_a_whole_last_line_of_another_writer_stays(tmp_path: Path) -> None:
+    file = tmp_path / "some.jsonl"
+    file.write_bytes(b'\xef\xbb\xbf{"a": 1}\r\n{"a": 2}')
+    with Lines(file) as opened:
+        assert opened.known == [{"a": 1}, {"a": 2}]
+        opened.write({"a": 3})
+
+    assert [value for _, value in read_lines(file)] == [{"a": 1}, {"a": 2}, {"a": 3}]
+
+
+def test_a_text_that_is_none_of_ours_is_not_cut_off(tmp_path: Path) -> None:
+    file = tmp_path / "some.txt"
+    file.write_text("a text without an end")
+    with pytest.raises(ValueError, match="line 1: not valid JSON"):
+        Lines(file)
+    assert file.read_text() == "a text without an end"
+
+
+def test_what_was_there_comes_with_its_numbers(tmp_path: Path) -> None:
+    file = tmp_path / "some.jsonl"
+    file.write_text('\n{"a": 1}\n\n{"a": 2}\n')
+    with Lines(file) as opened:
+        assert (opened.numbers, opened.known) == ([2, 4], [{"a": 1}, {"a": 2}])

@@ -158,3 +158,10 @@ def test_another_tokenizer_model_or_drafter_is_refused(tmp_path: Path, pair: Pai
     with pytest.raises(ValueError, match="traced with another model, tokenizer or drafter") as error:
         trace.check(pair)
     assert difference in str(error.value)
+
+
+def test_a_whole_last_line_needs_no_end_and_the_file_may_have_been_edited(tmp_path: Path) -> None:
+    file = written(tmp_path / "t.jsonl", ANSWER, ANSWER)
+    file.write_bytes(b"\xef\xbb\xbf" + file.read_bytes().replace(b"\n", b"\r\n").rstrip())
+
+    assert len(read_trace(file).answers) == 2

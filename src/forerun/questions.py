@@ -7,12 +7,14 @@ turn, each answered before the next). Other keys, such as "question_id", are the
 from __future__ import annotations
 
 import json
-from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any
 
 from .errors import UnsupportedOption
+from .jsonl import Line, Skipped, made_of
+from .prompts import encode
 
 Message = Mapping[str, str]
 KINDS = ("prompt", "messages", "turns")
@@ -20,10 +22,14 @@ KINDS = ("prompt", "messages", "turns")
 
 @dataclass(frozen=True, slots=True)
 class Question:
-    """turns are what the user says, one after the other, behind the messages of `before`."""
+    """turns are what the user says, one after the other, behind the messages of `before`.
+
+    place: the file and the line it is from, for messages.
+    """
 
     turns: tuple[str, ...]
     before: tuple[Message, ...] = ()
+    place: str = field(default="", compare=False)
 
     def prompt(self, answers: Sequence[str], chat: bool) -> str | list[Message]:
         """The prompt of the turn behind these answers: messages for a chat template, or plain text.
@@ -41,6 +47,18 @@ class Question:
             )
         return self.turns[0]
 
+    def ids(self, answers: Sequence[str], chat: bool, tokenizer: Any | None) -> list[int]:
+        """The prompt's token ids. Raises ValueError that names the question's place on what can't be asked."""
+        try:
+            return encode(self.prompt(answers, chat), tokenizer)
+        except UnsupportedOption as error:
+            raise UnsupportedOption(self._at(error)) from error
+        except ValueError as error:
+            raise ValueError(self._at(error)) from error
+
+    def _at(self, error: Exception) -> str:
+        return f"{self.place}: {error}" if self.place else str(error)
+
 
 def has_chat_template(tokenizer: Any | None) -> bool:
     return tokenizer is not None and bool(tokenizer.chat_template)
@@ -48,30 +66,29 @@ def has_chat_template(tokenizer: Any | None) -> bool:
 
 def read_questions(path: str | Path) -> list[Question]:
     """The questions of a JSONL file. Raises ValueError that names the line at fault, or says that there is no question."""
-    try:
-        lines = Path(path).read_text(encoding="utf-8").splitlines()
-    except (OSError, UnicodeDecodeError) as error:
-        raise ValueError(f"can't read the prompts file {path}: {error}") from error
-    questions: list[Question] = []
-    for number, line in enumerate(lines, start=1):
-        if line.strip():
-            try:
-                questions.append(_question(line))
-            except ValueError as error:
-                raise ValueError(f"{path}, line {number}: {error}") from error
-    if not questions:
-        raise ValueError(f"the prompts file {path} holds no prompt")
-    return questions
+    return [question for _, _, question in questions_in(path)]
 
 
-def _question(line: str) -> Question:
-    try:
-        entry = json.loads(line)
-    except json.JSONDecodeError as error:
-        raise ValueError(f"not valid JSON ({error.msg} at column {error.colno})") from error
-    kinds = [kind for kind in KINDS if isinstance(entry, dict) and kind in entry]
+def questions_in(
+    path: str | Path, skipped: Skipped | None = None
+) -> Iterator[tuple[Line, Mapping[str, Any], Question]]:
+    """The same one by one, each with its line and what else stands there; lines at fault are left out with skipped."""
+    found = False
+    for line, (entry, question) in made_of(path, _entry, skipped, "the prompts file"):
+        found = True
+        yield line, entry, replace(question, place=line.place)
+    if not found:
+        raise ValueError(f"the prompts file {path} holds no prompt{'' if skipped is None else skipped.told()}")
+
+
+def _entry(entry: dict[str, Any]) -> tuple[dict[str, Any], Question]:
+    return entry, _question(entry)
+
+
+def _question(entry: dict[str, Any]) -> Question:
+    kinds = [kind for kind in KINDS if kind in entry]
     if len(kinds) != 1:
-        raise ValueError(f"an object with one of {', '.join(map(repr, KINDS))} is needed, got {line.strip()[:60]}")
+        raise ValueError(f"an object with one of {', '.join(map(repr, KINDS))} is needed, got {json.dumps(entry)[:60]}")
     value = entry[kinds[0]]
     if kinds[0] == "prompt":
         return Question((_text(value, "prompt"),))
@@ -88,7 +105,15 @@ def _question(line: str) -> Question:
 def _message(message: Any) -> Message:
     if not isinstance(message, dict) or message.keys() != {"role", "content"}:
         raise ValueError(f'a message has "role" and "content", got {json.dumps(message)[:60]}')
-    return {"role": _text(message["role"], "role"), "content": _text(message["content"], "content")}
+    return {"role": _text(message["role"], "role"), "content": _text(joined_parts(message["content"]), "content")}
+
+
+def joined_parts(content: Any) -> Any:
+    """The text of a content that is a list of text parts; any other content as it is."""
+    parts = content if isinstance(content, list) else []
+    texts = [part.get("text") for part in parts if isinstance(part, Mapping) and part.get("type") == "text"]
+    known = [text for text in texts if isinstance(text, str)]
+    return "".join(known) if known and len(known) == len(parts) else content
 
 
 def _text(value: Any, key: str) -> str:

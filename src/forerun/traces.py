@@ -6,7 +6,7 @@ without a model. The file is JSON lines: a header, then an answer a line; `forer
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Any
@@ -16,7 +16,7 @@ from torch import Tensor
 
 from .core import Signals
 from .cost import Costs
-from .jsonl import read_lines
+from .jsonl import Line, lines
 from .models.heads import Pair
 from .traced_branches import Branches, as_dict, from_dict
 from .traced_signals import numbers_of, signals_from
@@ -121,9 +121,8 @@ class Trace:
 
 def read_trace(path: Path) -> Trace:
     """Raises ValueError that says what is wrong with the file: missing, empty, cut in the middle, no trace at all."""
-    _check_end(path)
-    lines = read_lines(path)
-    first = next(lines, None)
+    values = _values(path)
+    first = next(values, None)
     if first is None:
         raise ValueError(f"{path} is an empty trace; make one with forerun trace")
     try:
@@ -131,27 +130,28 @@ def read_trace(path: Path) -> Trace:
     except ValueError as error:
         raise ValueError(f"{path}: {error}") from error
     answers: list[TracedAnswer] = []
-    for number, value in lines:
+    for line, value in values:
         try:
             answers.append(answer_of(value, hidden_folder(path) if header.hidden else None))
         except (KeyError, TypeError, ValueError, OSError) as error:
-            raise ValueError(f"{path}, line {number} is no answer of a trace ({error!r}); trace again") from error
+            raise ValueError(f"{line.place} is no answer of a trace ({error!r}); trace again") from error
     if not answers:
         raise ValueError(f"{path} is an empty trace: it holds no answer; run forerun trace again")
     return Trace(path, header, tuple(answers))
 
 
-def _check_end(path: Path) -> None:
-    try:
-        content = path.read_bytes()
-    except OSError as error:
-        raise ValueError(f"can't read the trace {path}: {error}") from error
-    if content and not content.endswith(b"\n"):
-        line = content.count(b"\n") + 1
-        raise ValueError(
-            f"{path} is cut off in the middle of line {line}; run the same forerun trace command again, it goes on behind "
-            "the last whole line"
-        )
+def _values(path: Path) -> Iterator[tuple[Line, dict[str, Any]]]:
+    for line in lines(path, "the trace"):
+        try:
+            value = line.value()
+        except ValueError as error:
+            if line.ended:
+                raise
+            raise ValueError(
+                f"{path} is cut off in the middle of line {line.number}; run the same forerun trace command again, it goes "
+                "on behind the last whole line"
+            ) from error
+        yield line, value
 
 
 def hidden_folder(path: Path) -> Path:

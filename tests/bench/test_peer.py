@@ -197,3 +197,11 @@ def test_a_worker_that_ended_can_be_closed_and_asked_again() -> None:
         with pytest.raises(PeerFailed, match="ended"):
             contestants[0].answer([1], 1)
     close(contestants)
+
+
+def test_a_peer_may_log_any_bytes(tmp_path: Path) -> None:
+    loud = tmp_path / "loud.py"
+    noise = "import os\nfor _ in range(200):\n    os.write(2, b'\\xff\\xe9 caf\\xe9 ' * 200 + b'\\n')\n"
+    loud.write_text(noise + "MODES, MODEL = ('plain',), 'hf'\n")
+    with closing(Worker("loud", sys.executable, loud, 1)) as worker:
+        assert worker.ask({"do": "describe"}, 30)["modes"] == ["plain"]

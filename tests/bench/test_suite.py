@@ -76,3 +76,15 @@ def test_the_fingerprint_follows_the_content(tmp_path: Path) -> None:
     one, same, other = (write(tmp_path / name, kind) for name, kind in (("a", "qa"), ("b", "qa"), ("c", "rag")))
     assert fingerprint(one) == fingerprint(same) != fingerprint(other)
     assert len(fingerprint(one)) == 16
+
+
+def test_labels_stay_with_their_questions_whatever_stands_in_the_text(tmp_path: Path) -> None:
+    file = tmp_path / "s.jsonl"
+    entries = ({"question_id": n, "category": f"c{n}", "turns": [f"a\u2028b\x85{n}"]} for n in (7, 8))
+    file.write_bytes(b"\xef\xbb\xbf" + "\r\n".join(json.dumps(one, ensure_ascii=False) for one in entries).encode())
+
+    items = read_suite(file)
+    assert [(one.id, one.category, one.question.turns[0]) for one in items] == [
+        ("7", "c7", "a\u2028b\x857"),
+        ("8", "c8", "a\u2028b\x858"),
+    ]

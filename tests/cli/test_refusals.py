@@ -138,7 +138,7 @@ def test_a_gguf_file_that_is_none(
     [
         ('{"prompt": "a"', "not valid JSON"),
         ('{"text": "a"}', "one of 'prompt', 'messages', 'turns'"),
-        ('["a"]', "one of 'prompt', 'messages', 'turns'"),
+        ('["a"]', 'an object is needed, got ["a"]'),
         ('{"prompt": ""}', '"prompt" must hold text'),
         ('{"turns": []}', '"turns" must be a list that is not empty'),
         ('{"messages": [{"role": "user"}]}', 'a message has "role" and "content"'),

@@ -143,3 +143,9 @@ def test_a_drafter_asks_what_the_machine_costs_for_each_request(drafter: str, mo
     one = engine.generate([5, 6, 7], max_new_tokens=8).stats
     assert many.drafted > 2 * many.rounds
     assert one.drafted <= one.rounds
+
+
+def test_a_byte_order_mark_does_not_matter(tmp_path: Path) -> None:
+    target, file = curve(rows1=10), tmp_path / "costs.json"
+    file.write_text(json.dumps(Costs((target,)).as_dict()), encoding="utf-8-sig")
+    assert read_costs(str(file)) == target

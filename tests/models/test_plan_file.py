@@ -72,3 +72,9 @@ def test_a_plan_file_stands_alone(tmp_path: Path, other: dict[str, object]) -> N
         forerun.load(
             tiny_model("llama"), drafter="self", drafter_options={"plan": str(tmp_path / "plan.json"), **other}
         )
+
+
+def test_a_byte_order_mark_does_not_matter(tmp_path: Path) -> None:
+    file = tmp_path / "plan.json"
+    file.write_text('{"attention": [0], "mlp": [1]}', encoding="utf-8-sig")
+    assert read_plan(file, 4) == LayerPlan.skip(4, (0,), (1,))

@@ -200,3 +200,9 @@ def test_a_target_without_a_form_is_opened_as_usual(tmp_path: Path, system: Syst
     found = read_system(kept(tmp_path / "s.json", {**WHOLE, "target": target}))
 
     assert found.target == Target("m", system.target.identity)
+
+
+def test_a_byte_order_mark_does_not_matter(tmp_path: Path) -> None:
+    (tmp_path / "short.json").write_text(json.dumps(METHOD), encoding="utf-8-sig")
+
+    assert read_system(tmp_path / "short.json") == System("short", "lookup")

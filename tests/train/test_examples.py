@@ -1,4 +1,4 @@
-"""Examples: four forms of lines, what is learnt of each, and what is refused."""
+"""Examples: the forms of lines, what is learnt of each, and what is refused."""
 
 from __future__ import annotations
 
@@ -8,8 +8,11 @@ from typing import Any
 
 import pytest
 
+from forerun.jsonl import Skipped
 from forerun.testing import tiny_tokenizer
 from forerun.train.examples import Example, read_examples, split
+
+from .templates import CHATML, GEMMA, LLAMA3, chat, shown, tokenizer_of
 
 
 def written(folder: Path, *entries: dict[str, Any]) -> Path:
@@ -94,6 +97,82 @@ def test_text_without_a_tokenizer_and_an_empty_file_are_refused(tmp_path: Path) 
         read_examples(written(tmp_path, {"text": "a"}), None)
     with pytest.raises(ValueError, match="holds no example"):
         read_examples(written(tmp_path), tiny_tokenizer())
+
+
+@pytest.mark.parametrize("family", [GEMMA, LLAMA3, CHATML], ids=["gemma", "llama 3", "chatml"])
+@pytest.mark.parametrize(
+    "entry",
+    [
+        {"messages": chat("one", "two")},
+        {"conversations": [{"from": "human", "value": "one"}, {"from": "gpt", "value": "two"}]},
+        {"instruction": "one", "input": "", "output": "two"},
+        {"prompt": chat("one"), "completion": [{"role": "assistant", "content": "two"}]},
+        {"prompt": "one", "answer": "two"},
+    ],
+    ids=["messages", "sharegpt", "alpaca", "trl", "answer"],
+)
+def test_every_form_of_a_chat_is_learnt_to_the_end_of_the_templates_turn(
+    tmp_path: Path, family: Any, entry: dict[str, Any]
+) -> None:
+    tokenizer = tokenizer_of(family)
+    (example,) = read_examples(written(tmp_path, entry), tokenizer)
+
+    assert shown(tokenizer, example.ids[example.start :]) == f"two{family.end}"
+    prompt = tokenizer.apply_chat_template(chat("one"), add_generation_prompt=True, return_dict=True)["input_ids"]
+    assert list(example.ids[: example.start]) == prompt
+    assert list(example.ids).count(tokenizer.bos_token_id) == bool(family.bos)
+
+
+@pytest.mark.parametrize("entry", [{"text": "<bos>a b"}, {"prompt": "<bos>a", "completion": " b"}], ids=["text", "trl"])
+def test_a_text_that_begins_with_the_beginning_of_sequence_has_one(tmp_path: Path, entry: dict[str, Any]) -> None:
+    tokenizer = tokenizer_of(GEMMA)
+    (example,) = read_examples(written(tmp_path, entry), tokenizer)
+
+    end = [] if "text" in entry else [tokenizer.eos_token_id]
+    assert list(example.ids) == [*tokenizer("a b").input_ids, *end]
+
+
+def test_a_completion_goes_on_from_its_prompt_without_a_template(tmp_path: Path) -> None:
+    tokenizer = tokenizer_of(CHATML)
+    entries = ({"prompt": "a", "completion": text} for text in (" b", " b<|endoftext|>"))
+    one, ended = read_examples(written(tmp_path, *entries), tokenizer)
+
+    assert one == ended
+    assert shown(tokenizer, one.ids) == "a b<|endoftext|>"
+    assert shown(tokenizer, one.ids[one.start :]) == " b<|endoftext|>"
+
+
+def test_of_the_first_examples_no_more_is_read(tmp_path: Path) -> None:
+    file = written(tmp_path, {"prompt_ids": [1], "answer_ids": [2]}, {"oops": 1})
+
+    assert read_examples(file, None, limit=1) == [Example((1, 2), 1)]
+
+
+@pytest.mark.parametrize(
+    ("entry", "reason"),
+    [
+        ({"prompt_ids": [1, 2], "answer_ids": [97]}, "token id 97 is beyond the model's 97 ids"),
+        ({"prompt_ids": [97, 2], "answer_ids": [3]}, "token id 97 is beyond the model's 97 ids"),
+        ({"prompt_ids": [1], "answer_ids": [3]}, "the prompt has 1 tokens and at least 2 are needed"),
+    ],
+)
+def test_what_the_model_can_not_read_is_named_by_its_line(tmp_path: Path, entry: dict[str, Any], reason: str) -> None:
+    file = written(tmp_path, {"prompt_ids": [1, 2], "answer_ids": [96]}, entry)
+
+    with pytest.raises(ValueError, match=f"line 2: {reason}"):
+        read_examples(file, None, vocab_size=97, least_prompt=2)
+
+
+def test_lines_at_fault_are_left_out_and_counted_on_request(tmp_path: Path) -> None:
+    good = {"messages": chat("one", "two")}
+    bad = ({"messages": chat("one", "two", system="s")}, {"messages": [{"content": "a"}]}, {"text": ""})
+    file, skipped = written(tmp_path, good, *bad, good), Skipped()
+
+    assert len(read_examples(file, tokenizer_of(GEMMA), skipped=skipped)) == 2
+    assert skipped.count == 3
+    assert skipped.first.startswith(f"{file}, line 2: the chat template can't be applied")
+    with pytest.raises(ValueError, match=r"holds no example.*\(3 lines were skipped, the first: .*line 1: "):
+        read_examples(written(tmp_path, *bad), tokenizer_of(GEMMA), skipped=Skipped())
 
 
 def examples(count: int) -> list[Example]:

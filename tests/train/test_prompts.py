@@ -25,6 +25,8 @@ from forerun.train.prompts import (
     user_turn,
 )
 
+from .templates import CHATML, GEMMA, LLAMA2, LLAMA3, Family, tokenizer_of
+
 OPTIONS = PromptOptions(max_tokens=12, min_tokens=2, max_batch=4, top_k=8)
 OPENINGS = ("Why ", "XY", "")
 
@@ -254,3 +256,30 @@ def test_options_out_of_range_are_refused(given: dict[str, Any], sentence: str) 
 def test_asking_for_no_prompts_is_refused(engine: Engine, tmp_path: Path) -> None:
     with pytest.raises(ValueError, match="the number of prompts must be at least 1, got 0"):
         list(drawn(engine, tmp_path / "p.jsonl", 0))
+
+
+def test_openings_may_hold_what_others_take_for_the_end_of_a_line(tmp_path: Path) -> None:
+    (tmp_path / "o.txt").write_bytes("\ufeffWhy \r\nOne\u2028two\x85 \n".encode())
+    assert read_openings(tmp_path / "o.txt") == ("Why ", "One\u2028two\x85 ")
+
+
+@pytest.mark.parametrize(("family", "end"), [(GEMMA, "<end_of_turn>"), (LLAMA3, "<|eot_id|>"), (CHATML, "<|im_end|>")])
+def test_a_users_turn_ends_as_the_template_ends_it(family: Family, end: str) -> None:
+    tokenizer = tokenizer_of(family)
+    before, token = user_turn(tokenizer)
+
+    assert tokenizer.convert_ids_to_tokens(token) == end
+    assert before.count(tokenizer.bos_token_id) == bool(family.bos)
+
+
+def test_a_template_that_ends_turns_with_text_or_refuses_is_refused() -> None:
+    with pytest.raises(UnsupportedOption, match="ends its turn with no token of its own"):
+        user_turn(tokenizer_of(LLAMA2))
+    with pytest.raises(ValueError, match="the chat template can't be applied to these messages"):
+        user_turn(tokenizer_of(Family("{{ raise_exception('no') }}", "<eos>", "<eos>")))
+
+
+def test_prompts_from_elsewhere_need_no_number_of_an_attempt(engine: Engine, tmp_path: Path) -> None:
+    (tmp_path / "p.jsonl").write_text('{"prompt": "x", "attempt": null}\n{"prompt": "y", "attempt": "first"}')
+    assert list(drawn(engine, tmp_path / "p.jsonl", 3))[-1] == 3
+    assert [one["prompt"] for one in prompts(tmp_path / "p.jsonl")][:2] == ["x", "y"]

@@ -94,3 +94,13 @@ def test_the_line_that_a_kill_cut_off_is_lost_and_no_other(journal: Journal, tmp
     with again(tmp_path) as other:
         assert other.known("way", "lookup") == {"rate": 0.5}
         assert other.known("way", "exit 3") is None
+
+
+def test_a_line_that_is_no_measurement_is_named(tmp_path: Path) -> None:
+    with again(tmp_path) as opened:
+        opened.kept("a", "b", lambda: {"x": 1})
+    with (tmp_path / "log.jsonl").open("a") as file:
+        file.write('\n{"kind": "a"}\n')
+
+    with pytest.raises(ValueError, match=r"log\.jsonl, line 4 is no measurement"):
+        again(tmp_path)

@@ -62,3 +62,12 @@ def test_a_log_belongs_to_prompts_methods_and_tokens_but_to_no_budget(tmp_path: 
 
 def test_the_whole_set_of_methods_is_tried_unless_some_are_chosen(tmp_path: Path) -> None:
     assert "hybrid" in Setup(Chosen(), 1.0, tmp_path / "sets").chosen.methods
+
+
+def test_lines_stay_whole_whatever_stands_in_the_text(tmp_path: Path) -> None:
+    lines = ['{"prompt": "a\u2028b"}', '{"prompt": "c"}']
+    (tmp_path / "p.jsonl").write_bytes("\ufeff{}\r\n{}\r\n".format(*lines).encode())
+
+    found = lines_of(tmp_path / "p.jsonl", [list("a\u2028b".encode())], lambda one: list(one.turns[0].encode()))
+
+    assert found == lines[:1]

@@ -38,7 +38,7 @@ def run_question(engine: Engine, question: Question, options: Mapping[str, Any],
     answers: list[Result] = []
     seconds = 0.0
     for _ in question.turns:
-        prompt = question.prompt([answer.text or "" for answer in answers], chat)
+        prompt = question.ids([answer.text or "" for answer in answers], chat, engine.tokenizer)
         answer, spent = timed_answer(engine, prompt, options)
         answers.append(answer)
         seconds += spent

@@ -9,8 +9,7 @@ from typing import Any
 
 from ..engine import Engine
 from ..errors import UnsupportedOption
-from ..prompts import encode
-from ..questions import Question, has_chat_template
+from ..questions import has_chat_template
 from ..system.value import System
 from .contestant import Contestant
 from .entrants import contestant_of
@@ -41,8 +40,8 @@ class Session:
         chat = not self.raw and has_chat_template(self.engine.tokenizer)
         if self.engine.tokenizer is None:
             raise UnsupportedOption("a benchmark needs a tokenizer to read its suite; load the model with one")
-        first_turns = [Question(item.question.turns[:1], item.question.before) for item in self.items]
-        return [encode(question.prompt((), chat), self.engine.tokenizer) for question in first_turns]
+        first_turns = [replace(item.question, turns=item.question.turns[:1]) for item in self.items]
+        return [question.ids((), chat, self.engine.tokenizer) for question in first_turns]
 
     def run(
         self, tick: Callable[[], None] = lambda: None, opening: Callable[[str], None] = lambda name: None

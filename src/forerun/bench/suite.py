@@ -7,13 +7,12 @@ prompts each, are pooled.
 from __future__ import annotations
 
 import hashlib
-import json
 from collections.abc import Sequence
 from dataclasses import dataclass
 from itertools import chain, zip_longest
 from pathlib import Path
 
-from ..questions import Question, read_questions
+from ..questions import Question, questions_in
 
 POOLED = "mt_bench"
 SMALL = frozenset({"writing", "roleplay", "reasoning", "math", "coding", "extraction", "stem", "humanities"})
@@ -56,13 +55,12 @@ def read_suite(path: Path, per_category: int | None = None, categories: Sequence
 
 def fingerprint(path: Path) -> str:
     """16 hex digits of the file's SHA-256, so that a result says which prompts it was measured on."""
-    return hashlib.sha256(path.read_bytes()).hexdigest()[:16]
+    with path.open("rb") as file:
+        return hashlib.file_digest(file, "sha256").hexdigest()[:16]
 
 
 def _items(path: Path) -> list[Item]:
-    questions = read_questions(path)
-    labels = [json.loads(line) for line in path.read_text(encoding="utf-8").splitlines() if line.strip()]
     return [
-        Item(str(label.get("question_id", number)), str(label.get("category", "all")), question)
-        for number, (label, question) in enumerate(zip(labels, questions, strict=True), start=1)
+        Item(str(entry.get("question_id", number)), str(entry.get("category", "all")), question)
+        for number, (_, entry, question) in enumerate(questions_in(path), start=1)
     ]

@@ -33,7 +33,15 @@ class Worker:
         pipe = subprocess.PIPE
         try:
             self._process = subprocess.Popen(
-                command, stdin=pipe, stdout=pipe, stderr=pipe, env=environment, text=True, start_new_session=True
+                command,
+                stdin=pipe,
+                stdout=pipe,
+                stderr=pipe,
+                env=environment,
+                encoding="utf-8",
+                # a library's log may hold any bytes, and a reader that fails would let the pipe fill up
+                errors="replace",
+                start_new_session=True,
             )
         except OSError as error:
             raise PeerFailed(f"peer {name} can't be started with {python}: {error}") from error
@@ -63,6 +71,8 @@ class Worker:
             reply: dict[str, Any] = json.loads(line)
         except json.JSONDecodeError as error:
             raise PeerFailed(f"peer {self._name} sent what is no JSON: {line[:80]!r}") from error
+        if not isinstance(reply, dict):
+            raise PeerFailed(f"peer {self._name} sent what is no reply: {line[:80]!r}")
         if "error" in reply:
             raise PeerFailed(f"peer {self._name}: {reply['error']}")
         return reply

@@ -16,11 +16,12 @@ from ..models.identity import Identity, identity_of
 from ..models.load import Module, open_module
 from ..train.distil import DistilRecipe, Progress
 from ..train.distil_run import Begin, DistilReport, DistilRun, Shape
-from ..train.examples import read_examples
 from ..train.workplace import check_output
 from .flags import flag
 from .given import PLAIN, open_engine
 from .screen import note, progress, show, show_json
+from .train_lines import HELP as SKIPPING
+from .train_lines import counting, read_data, skipped_as_dict
 
 HELP = {
     "epochs": "Passes over the answers.",
@@ -41,6 +42,7 @@ RUN = tuple(
         ("held_out", float, 0.02, "The share of answers that is never trained on."),
         ("limit", int | None, None, "Use only the first so many answers of each file."),
         ("save_every", int, 100, "Steps between checkpoints to resume from."),
+        ("skip_bad", bool, False, SKIPPING),
         ("resume", bool, False, "Go on with the run that was interrupted."),
     )
 )
@@ -68,11 +70,12 @@ def taught(
     module = open_module(model, dtype="float32", device="cpu", trust_remote_code=given["trust_remote_code"])
     config = module.model.config.get_text_config()
     shape, recipe = plan(config)
-    longest = max_length_of(config)
+    skipped = counting(given["skip_bad"])
+    limits = {"max_length": max_length_of(config), "vocab_size": config.vocab_size, "limit": limit}
     run = DistilRun(
         shape=shape,
         recipe=recipe,
-        examples=[one for file in data for one in read_examples(file, module.tokenizer, longest)[:limit]],
+        examples=read_data(data, module.tokenizer, module.eos, skipped, **limits),
         stores=given["states"] or (),
         output=output,
         held_out=given["held_out"],
@@ -82,7 +85,7 @@ def taught(
     identity = identity_of(module.model, module.vocabulary)
     with _bars() as begin:
         report = train(run, module, identity, lambda: open_engine(model, PLAIN, given), begin, _noted)
-    _tell(report, as_json)
+    _tell(report, skipped_as_dict(skipped), as_json)
 
 
 @contextmanager
@@ -102,9 +105,9 @@ def _noted(now: Progress) -> None:
         note(f"step {now.step} of {now.steps}: loss {now.loss:.3f} ({passes}), learning rate {now.rate:.2g}")
 
 
-def _tell(report: DistilReport, as_json: bool) -> None:
+def _tell(report: DistilReport, skipped: Mapping[str, Any], as_json: bool) -> None:
     if as_json:
-        show_json(asdict(report))
+        show_json({**asdict(report), **skipped})
         return
     show(f"{report.output}: {report.steps} steps on {report.texts} texts in {report.seconds:.0f} s")
     places = ", ".join(f"{share:.2f}" for share in report.acceptance)

@@ -10,13 +10,13 @@ from typing import Annotated, Any
 import typer
 
 from ..train.acceptance import HeadRecipe
-from ..train.acceptance_data import sampling_of
+from ..train.acceptance_data import LEAST_PROMPT, sampling_of
 from ..train.acceptance_run import HeadRun, train_head
-from ..train.examples import read_examples
 from .flags import recipe_flags, recipe_of, takes
 from .given import OPENING, OWN, AsJson, Drafter, Model, open_engine
 from .method import method_flags, method_of
 from .screen import progress, show, show_json
+from .train_lines import SkipBad, counting, read_data, skipped_as_dict
 
 HELP = {
     "depth": "Residual blocks; 0 is a linear probe.",
@@ -30,7 +30,17 @@ HELP = {
     "seed": "Decides draws, order and what is held out.",
 }
 RECIPE = recipe_flags(HeadRecipe, HELP)
-TAKEN = (*OWN, *(one.name for one in (*OPENING, *RECIPE)), "data", "output", "held_out", "cost", "limit", "batch")
+TAKEN = (
+    *OWN,
+    *(one.name for one in (*OPENING, *RECIPE)),
+    "data",
+    "output",
+    "held_out",
+    "cost",
+    "limit",
+    "batch",
+    "skip_bad",
+)
 
 
 @takes(*OPENING, *method_flags(TAKEN, ("drafter",)), *RECIPE)
@@ -48,6 +58,7 @@ def acceptance_head(
     cost: Annotated[float, typer.Option(help="A draft step's cost in target forwards, to choose the threshold.")] = 0.1,
     limit: Annotated[int | None, typer.Option(help="Use only the first so many answers of each file.")] = None,
     batch: Annotated[int, typer.Option(help="Answers that share a forward.")] = 8,
+    skip_bad: SkipBad = False,
     as_json: AsJson = False,
     **given: Any,
 ) -> None:
@@ -55,12 +66,13 @@ def acceptance_head(
     recipe = recipe_of(HeadRecipe, given)
     if output.exists():
         raise ValueError(f"{output} is there already; name another directory")
-    laws = {sampling_of(file, temperature) for file in data}
+    laws = {sampling_of(file, temperature, counting(skip_bad)) for file in data}
     if len(laws) > 1:
         raise ValueError("the files' answers were drawn at several temperatures or top_p; give files of one law")
     engine = open_engine(model, method_of(drafter, "fixed", given), given)
-    longest = engine.runner.max_length
-    examples = [one for file in data for one in read_examples(file, engine.tokenizer, longest)[:limit]]
+    skipped = counting(skip_bad)
+    limits = {"max_length": engine.runner.max_length, "vocab_size": engine.runner.vocab_size, "limit": limit}
+    examples = read_data(data, engine.tokenizer, engine.eos, skipped, least_prompt=LEAST_PROMPT, **limits)
     run = HeadRun(
         examples=examples,
         sampling=laws.pop(),
@@ -73,7 +85,7 @@ def acceptance_head(
     with ExitStack() as stack:
         report = train_head(run, engine, lambda what, ticks: stack.enter_context(progress(what, ticks)))
     if as_json:
-        show_json(asdict(report))
+        show_json({**asdict(report), **skipped_as_dict(skipped)})
         return
     show(f"{report.output}: {report.tokens} drafted tokens of {report.texts} texts in {report.seconds:.0f} s")
     show(

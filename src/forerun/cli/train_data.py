@@ -16,6 +16,7 @@ from ..train.states import StateStore
 from .flags import takes
 from .given import OPENING, PLAIN, AsJson, Model, open_engine
 from .screen import note, progress, show, show_json
+from .train_lines import SkipBad, counting, skipped_as_dict, tell_skipped
 from .values import parse
 
 Output = Annotated[Path, typer.Option("--output", "-o", help="The JSON lines file to add to.")]
@@ -82,6 +83,7 @@ def answers(
         str, typer.Option(help="Whose states to keep: 10,15,30. Layer L of L is what the last one gives.")
     ] = "",
     batch: Batch = 48,
+    skip_bad: SkipBad = False,
     as_json: AsJson = False,
     **given: Any,
 ) -> None:
@@ -96,8 +98,10 @@ def answers(
         raise ValueError("--states and --layers go together: a directory, and the layers whose states to keep there")
     with ExitStack() as stack:
         store = None if states is None else stack.enter_context(closing(_store(states, kept, engine.identity)))
-        made = answer(engine, prompts, output, options, unwanted, batch, store)
+        skipped = counting(skip_bad)
+        made = answer(engine, prompts, output, options, unwanted, batch, store, skipped)
         done, total, tokens = next(made)
+        tell_skipped(skipped)
         known, begun = done, perf_counter()
         note(f"{total} prompts, {known} of them answered before")
         tick = stack.enter_context(progress("answering", total - known))
@@ -110,6 +114,7 @@ def answers(
         "new_tokens": tokens,
         "seconds": seconds,
         "file": str(output),
+        **(skipped_as_dict(skipped) if as_json else {}),
     }
     _end({**about, "tokens_per_second": tokens / seconds if tokens else None}, as_json)
 

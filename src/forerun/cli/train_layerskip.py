@@ -12,7 +12,6 @@ import typer
 
 from ..models.checks import max_length_of
 from ..models.load import open_module
-from ..train.examples import read_examples
 from ..train.layerskip import check_training, train
 from ..train.presets import Recipe, preset
 from ..train.settings import Settings
@@ -20,6 +19,7 @@ from ..train.workplace import check_output
 from .flags import flag, takes
 from .given import AsJson, Model
 from .screen import note, progress, show, show_json
+from .train_lines import SkipBad, counting, read_data, skipped_as_dict
 
 RECIPE = tuple(
     flag(name, kind, None, "Recipe", help)
@@ -57,7 +57,9 @@ SETTINGS = tuple(
 @takes(*RECIPE, *SETTINGS)
 def layerskip(
     model: Model,
-    data: Annotated[Path, typer.Option(help="JSON lines of text, messages, or prompt and answer.")],
+    data: Annotated[
+        Path, typer.Option(help="Conversations, instructions, prompts with answers, or texts as JSON lines.")
+    ],
     output: Annotated[Path, typer.Option(help="The directory to write; it mustn't exist.")],
     preset_name: Annotated[
         str, typer.Option("--preset", help="The paper's settings: from_scratch, continual or fine_tune.")
@@ -66,6 +68,7 @@ def layerskip(
     max_length: Annotated[
         int | None, typer.Option(help="Refuse longer examples; the model's longest if not given.")
     ] = None,
+    skip_bad: SkipBad = False,
     as_json: AsJson = False,
     **given: Any,
 ) -> None:
@@ -76,8 +79,10 @@ def layerskip(
     check_output(output, resume)
     note(f"loading {model}")
     module = open_module(model)
-    longest = max_length if max_length is not None else max_length_of(module.model.config.get_text_config())
-    examples = read_examples(data, module.tokenizer, longest)
+    config, skipped = module.model.config.get_text_config(), counting(skip_bad)
+    longest = max_length if max_length is not None else max_length_of(config)
+    limits = {"max_length": longest, "vocab_size": config.vocab_size}
+    examples = read_data([data], module.tokenizer, module.eos, skipped, **limits)
     with ExitStack() as stack:
 
         def begin(steps: int) -> Callable[[], None]:
@@ -87,7 +92,7 @@ def layerskip(
     if not report.main:
         return
     if as_json:
-        show_json(asdict(report))
+        show_json({**asdict(report), **skipped_as_dict(skipped)})
         return
     show(f"{report.output}: {report.steps} steps on {report.examples} examples in {report.seconds:.0f} s")
     show(f"loss on {report.held_out} held-out examples: {report.held_out_loss:.4f}")

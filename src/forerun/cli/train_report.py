@@ -16,13 +16,14 @@ from ..models.layers import decoder_layers
 from ..models.load import Module, open_module
 from ..models.plan import LayerPlan
 from ..plotting import check_plotting
-from ..train.examples import Example, read_examples
+from ..train.examples import Example
 from ..train.plots import write_plots
 from ..train.quality import Quality, exact_answers, exit_qualities, num_batches
 from ..train.sweet_spot import Place, default_exits, places, prompt_of
 from .flags import takes
 from .given import OPENING, PLAIN, AsJson, Model, measured_with, open_engine
 from .screen import finite, note, progress, show_json
+from .train_lines import SkipBad, counting, read_data, skipped_as_dict
 from .train_tables import show_report
 from .values import at_least, parse
 
@@ -42,6 +43,7 @@ def report(
     vocabulary: Annotated[int, typer.Option(help="Restrict the draft's head to this many tokens (0: all).")] = 0,
     vocabulary_text: Annotated[str, typer.Option(help="A text whose most frequent tokens these are.")] = "",
     output: Annotated[Path | None, typer.Option(help="Write report.json and PNG files into this folder.")] = None,
+    skip_bad: SkipBad = False,
     as_json: AsJson = False,
     **given: Any,
 ) -> None:
@@ -60,7 +62,9 @@ def report(
     exits = tuple(exit_layer or default_exits(num_layers))
     for layer in exits:
         LayerPlan.early_exit(layer, num_layers)
-    examples = read_examples(data, module.tokenizer, max_length_of(module.model.config))[:limit]
+    config, skipped = module.model.config.get_text_config(), counting(skip_bad)
+    limits = {"max_length": max_length_of(config), "vocab_size": config.vocab_size, "limit": limit}
+    examples = read_data([data], module.tokenizer, module.eos, skipped, **limits)
     before = None if against is None else _before(against, module, examples, max_new_tokens, given)
     qualities = _exits(module, examples)
     del module
@@ -69,6 +73,7 @@ def report(
     found = _places(engine, examples[:timed], exits, drafted, max_new_tokens, drafting)
     whole = {
         **measured_with(engine, given["weights"]),
+        **skipped_as_dict(skipped),
         "data": {
             "file": data.name,
             "examples": len(examples),

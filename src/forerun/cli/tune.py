@@ -17,7 +17,6 @@ from ..engine import Engine
 from ..errors import UnsupportedOption
 from ..models.locate import locate
 from ..plotting import check_plotting
-from ..prompts import encode
 from ..questions import has_chat_template
 from ..system.file import write_system
 from ..system.value import machine_of, target_of
@@ -191,7 +190,7 @@ def _publish(
 def _write_held_out(folder: Path, prompts: Path, engine: Engine, held: Sequence[Sequence[int]], raw: bool) -> None:
     """What the winner was judged on, as a suite for forerun bench."""
     chat = not raw and has_chat_template(engine.tokenizer)
-    lines = lines_of(prompts, held, lambda question: encode(question.prompt((), chat), engine.tokenizer))
+    lines = lines_of(prompts, held, lambda question: question.ids((), chat, engine.tokenizer))
     (folder / "held_out.jsonl").write_text("".join(line + "\n" for line in lines), encoding="utf-8")
 
 

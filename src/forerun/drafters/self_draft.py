@@ -117,6 +117,6 @@ def _tokens_of(file: str, parts: Parts) -> list[int]:
     if parts.encode is None:
         raise UnsupportedOption("vocabulary_text needs a tokenizer; load the model with one")
     try:
-        return parts.encode(Path(file).read_text(encoding="utf-8"))
+        return parts.encode(Path(file).read_text(encoding="utf-8-sig"))
     except (OSError, UnicodeDecodeError) as error:
         raise ValueError(f"vocabulary_text must be a readable text file, got {file}: {error}") from error

@@ -62,7 +62,7 @@ def pricing(parts: Parts, budget: int, min_confidence: float, costs: str) -> Pri
 def read_costs(file: str) -> Cost:
     """The target's cost in a file that `forerun calibrate --json` printed, or kept. Raises UnsupportedOption."""
     try:
-        return Costs.from_dict(json.loads(Path(file).read_text(encoding="utf-8"))).target
+        return Costs.from_dict(json.loads(Path(file).read_text(encoding="utf-8-sig"))).target
     except (OSError, ValueError, KeyError, TypeError) as error:
         raise UnsupportedOption(
             f"costs must be a file of measured costs, as `forerun calibrate --json` prints them, got {file}: {error}"

@@ -67,6 +67,11 @@ class Module:
         """Token string -> id."""
         return _vocabulary(self.tokenizer)
 
+    @property
+    def eos(self) -> frozenset[int]:
+        """Every id that ends a text when this model decodes."""
+        return _eos_of(self.model, self.tokenizer)
+
 
 def open_module(
     model: str | Path,

@@ -15,7 +15,7 @@ KEYS = ("name", "attention", "mlp", "about")
 def read_plan(path: str | Path, num_layers: int) -> LayerPlan:
     """The skip set of a file. Raises ValueError that names the file where it holds none for so many layers."""
     try:
-        data = json.loads(Path(path).read_text(encoding="utf-8"))
+        data = json.loads(Path(path).read_text(encoding="utf-8-sig"))
     except (OSError, ValueError) as error:
         raise ValueError(f"plan must be a JSON file with a skip set, got {path}: {error}") from error
     if not isinstance(data, dict) or not set(data) <= set(KEYS):

@@ -62,7 +62,7 @@ def write_system(system: System, path: str | Path) -> None:
 
 def _read(path: Path) -> dict[str, Any]:
     try:
-        data = json.loads(path.read_text(encoding="utf-8"))
+        data = json.loads(path.read_text(encoding="utf-8-sig"))
     except (OSError, UnicodeDecodeError) as error:
         raise ValueError(f"can't read the system file {path}: {error}") from error
     except json.JSONDecodeError as error:

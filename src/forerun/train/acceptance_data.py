@@ -9,7 +9,7 @@ Source: Huang et al., SpecDec++, arXiv 2405.19715, section 3.2.
 
 from __future__ import annotations
 
-from collections.abc import AsyncGenerator, Iterator, Sequence
+from collections.abc import AsyncGenerator, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from itertools import islice
 from pathlib import Path
@@ -23,7 +23,7 @@ from ..core import Sampling
 from ..drafters.base import Drafter
 from ..drive import Batch
 from ..engine import Engine
-from ..jsonl import read_lines
+from ..jsonl import Skipped, made_of
 from ..models.sequence import Sequence as Target
 from ..sampling import law
 from .examples import Example
@@ -108,23 +108,31 @@ async def examine(
     return Drafted(hidden[chosen].clone(), torch.tensor(accepted)[chosen])
 
 
-def sampling_of(path: Path, temperature: float | None = None) -> Sampling:
+def sampling_of(path: Path, temperature: float | None = None, skipped: Skipped | None = None) -> Sampling:
     """How the file's answers were drawn, which labels must follow too; temperature stands in where the file doesn't say.
 
-    Raises ValueError where its lines differ, or the given temperature isn't theirs.
+    Raises ValueError where its lines differ, or the given temperature isn't theirs, and names a line that can't be read;
+    with skipped such lines are counted there and left out.
     """
-    found: set[tuple[float, float]] = set()
-    for _, entry in read_lines(path):
-        made: Any = entry.get("made_by")
-        if isinstance(made, dict) and "temperature" in made:
-            found.add((float(made["temperature"]), float(made.get("top_p", 1.0))))
+    found = {law for _, law in made_of(path, _drawn_by, skipped)} - {None}
     if len(found) > 1:
         raise ValueError(f"{path} holds answers of several temperatures or top_p; give one file for one law")
     if not found:
         return Sampling(1.0 if temperature is None else temperature)
-    known, top_p = found.pop()
+    known, top_p = next(law for law in found if law is not None)
     if temperature not in (None, known):
         raise ValueError(
             f"the answers in {path} were drawn at temperature {known}, so labels can't be of {temperature}"
         )
     return Sampling(known, top_p=top_p)
+
+
+def _drawn_by(entry: Mapping[str, Any]) -> tuple[float, float] | None:
+    """Temperature and top_p of an answer, where its line says how it was drawn."""
+    made = entry.get("made_by")
+    if not isinstance(made, dict) or "temperature" not in made:
+        return None
+    drawn = made["temperature"], made.get("top_p", 1.0)
+    if not all(type(one) in (int, float) for one in drawn):
+        raise ValueError(f'"made_by" must have numbers as temperature and top_p, got {drawn[0]!r} and {drawn[1]!r}')
+    return float(drawn[0]), float(drawn[1])

@@ -9,9 +9,8 @@ from pathlib import Path
 from typing import Any
 
 from ..engine import Engine
-from ..jsonl import Lines
-from ..prompts import encode
-from ..questions import has_chat_template, read_questions
+from ..jsonl import Lines, Skipped
+from ..questions import has_chat_template, questions_in
 from .prompts import plain
 from .states import StateStore, name_of, recorder
 
@@ -43,17 +42,19 @@ def answer(
     exclude: Collection[str] = (),
     max_batch: int = 48,
     states: StateStore | None = None,
+    skipped: Skipped | None = None,
 ) -> Iterator[tuple[int, int, int]]:
     """Add an answer for each prompt that the file has none for yet: yields (answers there, answers in all, new tokens).
 
     Of a conversation the first turn is asked. exclude: user turns that must not be answered, a benchmark's; the comparison
     ignores case and white space. states: where the states that come by on the way are to be kept. Raises ValueError where
-    the file's answers were made by another model or with other options.
+    the file's answers were made by another model or with other options, and on a line that asks nothing; with skipped such
+    lines are counted there and left out.
     """
     made_by = {**asdict(options), "model": engine.identity.weights}
     with Lines(path) as lines:
-        known = {str(entry.get("id")) for entry in _of_the_same(lines.known, made_by, path)}
-        asked = _asked(engine, prompts, options.max_prompt, exclude)
+        known = {str(entry.get("id")) for entry in _of_the_same(lines, made_by)}
+        asked = _asked(engine, prompts, options.max_prompt, exclude, skipped)
         missing = [(name, ids) for name, ids in asked.items() if name not in known]
         total, done, tokens = len(asked), len(asked) - len(missing), 0
         yield done, total, tokens
@@ -80,31 +81,41 @@ def answer(
             yield done, total, tokens
 
 
-def _asked(engine: Engine, prompts: Path, longest: int, exclude: Collection[str]) -> dict[str, list[int]]:
+def _asked(
+    engine: Engine, prompts: Path, longest: int, exclude: Collection[str], skipped: Skipped | None
+) -> dict[str, list[int]]:
     """Name -> prompt ids; equal prompts are asked once."""
     chat = has_chat_template(engine.tokenizer)
     excluded = {plain(text) for text in exclude}
     if engine.runner.max_length is not None:
         longest = min(longest, engine.runner.max_length - 1)
     asked: dict[str, list[int]] = {}
-    for question in read_questions(prompts):
-        if not excluded.intersection(map(plain, question.turns)):
-            ids = encode(question.prompt((), chat), engine.tokenizer)
-            if len(ids) <= longest:
-                asked[name_of(ids)] = ids
+    for _, _, question in questions_in(prompts, skipped):
+        if excluded.intersection(map(plain, question.turns)):
+            continue
+        try:
+            ids = question.ids((), chat, engine.tokenizer)
+        except ValueError as error:
+            if skipped is None:
+                raise
+            skipped.add(str(error))
+            continue
+        if len(ids) <= longest:
+            asked[name_of(ids)] = ids
     if not asked:
-        raise ValueError(f"{prompts} holds no prompt of at most {longest} tokens that may be used")
+        told = "" if skipped is None else skipped.told()
+        raise ValueError(f"{prompts} holds no prompt of at most {longest} tokens that may be used{told}")
     return asked
 
 
-def _of_the_same(known: list[dict[str, Any]], made_by: Mapping[str, Any], path: Path) -> list[dict[str, Any]]:
-    for number, entry in enumerate(known, start=1):
+def _of_the_same(lines: Lines, made_by: Mapping[str, Any]) -> list[dict[str, Any]]:
+    for number, entry in zip(lines.numbers, lines.known, strict=True):
         if entry.get("made_by") != made_by:
             raise ValueError(
-                f"{path}, line {number} was made by another model or with other options ({entry.get('made_by')}, now "
+                f"{lines.path}, line {number} was made by another model or with other options ({entry.get('made_by')}, now "
                 f"{dict(made_by)}); write to another file"
             )
-    return known
+    return lines.known
 
 
 def _seed(seed: int, name: str) -> int:

@@ -7,6 +7,7 @@ import shutil
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import ExitStack, closing
 from dataclasses import asdict, dataclass
+from itertools import islice
 from pathlib import Path
 from time import perf_counter
 from typing import Any, Generic, TypeVar
@@ -180,8 +181,9 @@ def _steps(
 def _forget_later(log_file: Path, step: int) -> None:
     """Leave out of a log the steps that are taken again, and a line that a kill cut off."""
     if log_file.exists():
-        lines = log_file.read_text(encoding="utf-8").splitlines(keepends=True)
-        log_file.write_text("".join(lines[:step]), encoding="utf-8")
+        with log_file.open("rb") as file:
+            kept = list(islice(file, step))
+        log_file.write_bytes(b"".join(kept))
 
 
 def _checkpoint(training: Training, place: Workplace, old: Path | None) -> None:

@@ -1,23 +1,20 @@
-"""Training examples from JSON lines: text, a chat, a prompt with its answer, or token ids as `train answers` writes them."""
+"""Training examples from JSON lines: a chat, a prompt with its answer, text, or token ids as `train answers` writes them."""
 
 from __future__ import annotations
 
 import hashlib
 import random
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass
+from itertools import islice
 from pathlib import Path
 from typing import Any
 
 from ..errors import UnsupportedOption
-from ..jsonl import read_lines
-
-FORMS = (
-    '"text"',
-    '"messages" that end with the assistant\'s',
-    '"prompt" and "answer"',
-    '"prompt_ids" and "answer_ids"',
-)
+from ..jsonl import Skipped, made_of
+from ..questions import has_chat_template
+from .forms import KNOWN, Chat, Ids, Text, form_of
+from .turns import answered, encoded_text, end_of_sequence, ended, split_ids
 
 
 @dataclass(frozen=True, slots=True)
@@ -28,30 +25,49 @@ class Example:
     start: int
 
 
-def read_examples(path: Path, tokenizer: Any | None, max_length: int | None = None) -> list[Example]:
-    """The examples of a file. Messages, and a prompt with an answer, go through the chat template if there is one.
+def read_examples(
+    path: Path,
+    tokenizer: Any | None,
+    max_length: int | None = None,
+    *,
+    least_prompt: int = 1,
+    vocab_size: int | None = None,
+    eos: Collection[int] = (),
+    limit: int | None = None,
+    skipped: Skipped | None = None,
+) -> list[Example]:
+    """The examples of a file, the first `limit` of them. Conversations go through the chat template.
 
-    Raises ValueError with the number of a line that is none of FORMS, has nothing to learn, or is longer than max_length
-    tokens, and where the file has no example.
+    eos: where decoding stops; the tokenizer's end of sequence if not given. Raises ValueError with the number of a line
+    that is none of the forms, has nothing to learn, a prompt of fewer tokens than least_prompt, more than max_length
+    tokens, or an id that isn't below vocab_size, and where the file has no example. With skipped such lines are counted
+    there and left out.
     """
-    examples: list[Example] = []
-    for number, entry in read_lines(path):
-        try:
-            example = _example(entry, tokenizer)
-            if not 0 < example.start < len(example.ids):
-                raise ValueError(
-                    "there is nothing to learn: a prompt and an answer of at least a token each are needed"
-                )
-            if max_length is not None and len(example.ids) > max_length:
-                raise ValueError(
-                    f"the text has {len(example.ids)} tokens and at most {max_length} fit; shorten it, or leave it out"
-                )
-        except ValueError as error:
-            raise ValueError(f"{path}, line {number}: {error}") from error
-        examples.append(example)
+
+    def make(entry: Mapping[str, Any]) -> Example:
+        example = _example(entry, tokenizer, eos)
+        _check(example, max_length, least_prompt, vocab_size)
+        return example
+
+    examples = [example for _, example in islice(made_of(path, make, skipped), limit)]
     if not examples:
-        raise ValueError(f"{path} holds no example; a line has {', or '.join(FORMS)}")
+        told = "" if skipped is None else skipped.told()
+        raise ValueError(f"{path} holds no example; a line has {', or '.join(KNOWN)}{told}")
     return examples
+
+
+def _check(example: Example, max_length: int | None, least_prompt: int, vocab_size: int | None) -> None:
+    size = len(example.ids)
+    if not 0 < example.start < size:
+        raise ValueError("there is nothing to learn: a prompt and an answer of at least a token each are needed")
+    if example.start < least_prompt:
+        raise ValueError(f"the prompt has {example.start} tokens and at least {least_prompt} are needed")
+    if max_length is not None and size > max_length:
+        raise ValueError(f"the text has {size} tokens and at most {max_length} fit; shorten it, or leave it out")
+    if vocab_size is not None and max(example.ids) >= vocab_size:
+        raise ValueError(
+            f"token id {max(example.ids)} is beyond the model's {vocab_size} ids; was this made with another tokenizer?"
+        )
 
 
 def split(examples: Sequence[Example], held_out: float, seed: int) -> tuple[list[Example], list[Example]]:
@@ -85,53 +101,17 @@ def fingerprint(examples: Sequence[Example]) -> str:
     return digest.hexdigest()[:16]
 
 
-def _example(entry: Mapping[str, Any], tokenizer: Any | None) -> Example:
-    if "prompt_ids" in entry and "answer_ids" in entry:
-        prompt, answer = _ids(entry["prompt_ids"]), _ids(entry["answer_ids"])
-        return Example((*prompt, *answer), len(prompt))
+def _example(entry: Mapping[str, Any], tokenizer: Any | None, eos: Collection[int]) -> Example:
+    form = form_of(entry, has_chat_template(tokenizer))
+    if isinstance(form, Ids):
+        return Example((*form.prompt, *form.answer), len(form.prompt))
     if tokenizer is None:
         raise UnsupportedOption("text needs a tokenizer; take a model that has one")
-    if "text" in entry:
-        ids = tuple(tokenizer(_text(entry, "text")).input_ids)
-        return Example(ids, 1)
-    if "messages" in entry:
-        return _chat(entry["messages"], tokenizer)
-    if "prompt" in entry and "answer" in entry:
-        asked, said = _text(entry, "prompt"), _text(entry, "answer")
-        if tokenizer.chat_template:
-            return _chat([{"role": "user", "content": asked}, {"role": "assistant", "content": said}], tokenizer)
-        return _joined(tokenizer(asked).input_ids, said, tokenizer)
-    raise ValueError(f"a line has {', or '.join(FORMS)}; got {', '.join(map(repr, entry)) or 'an empty object'}")
-
-
-def _chat(messages: Any, tokenizer: Any) -> Example:
-    """The last answer is learnt; what comes before is its prompt."""
-    if not isinstance(messages, list) or not messages or not all(isinstance(one, Mapping) for one in messages):
-        raise ValueError('"messages" must be a list of objects with "role" and "content"')
-    if messages[-1].get("role") != "assistant" or not isinstance(messages[-1].get("content"), str):
-        raise ValueError("the last message must be the assistant's, with text as its content")
-    if not tokenizer.chat_template:
-        raise UnsupportedOption('this tokenizer has no chat template; use "prompt" and "answer"')
-    encoded: Callable[..., Any] = tokenizer.apply_chat_template
-    prompt = encoded(messages[:-1], add_generation_prompt=True, return_dict=True)["input_ids"]
-    return _joined(prompt, messages[-1]["content"], tokenizer)
-
-
-def _joined(prompt: Sequence[int], answer: str, tokenizer: Any) -> Example:
-    """The answer ends with the end of sequence, as a model that was asked would end it."""
-    ids = tokenizer(answer, add_special_tokens=False).input_ids
-    end = [] if tokenizer.eos_token_id is None else [tokenizer.eos_token_id]
-    return Example((*prompt, *ids, *end), len(prompt))
-
-
-def _text(entry: Mapping[str, Any], key: str) -> str:
-    value = entry[key]
-    if not isinstance(value, str) or not value:
-        raise ValueError(f'"{key}" must hold text that is not empty')
-    return value
-
-
-def _ids(value: Any) -> list[int]:
-    if not isinstance(value, list) or not all(isinstance(one, int) and one >= 0 for one in value):
-        raise ValueError("token ids must be a list of whole numbers from 0 on")
-    return value
+    if isinstance(form, Text):
+        return Example(tuple(encoded_text(tokenizer, form.text)), 1)
+    if isinstance(form, Chat):
+        prompt, learnt = answered(tokenizer, form.messages, eos)
+    else:
+        prompt, learnt = split_ids(tokenizer, form.prompt, form.answer, special=True)
+        learnt = ended(learnt, end_of_sequence(tokenizer, eos))
+    return Example((*prompt, *learnt), len(prompt))

@@ -6,7 +6,7 @@ So the prompts are of the kind that the model was tuned on, and no data set is n
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterator
+from collections.abc import Collection, Iterator, Mapping
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -15,8 +15,7 @@ from ..engine import Engine
 from ..errors import UnsupportedOption
 from ..jsonl import Lines
 from ..questions import has_chat_template, read_questions
-
-MARK = "\u2063forerun\u2063"
+from .turns import MARK, rendered
 
 # Batches of attempts between two writes: the last requests of a wave run in small batches, and a kill loses a wave.
 WAVE = 4
@@ -54,12 +53,13 @@ def user_turn(tokenizer: Any | None) -> tuple[list[int], int]:
     """The token ids before a user's turn, and the token that ends it. Raises UnsupportedOption without a chat template."""
     if tokenizer is None or not has_chat_template(tokenizer):
         raise UnsupportedOption("prompts are drawn from a chat template, and this model has none; bring a prompts file")
-    shown = tokenizer.apply_chat_template([{"role": "user", "content": MARK}], tokenize=False)
+    shown = rendered(tokenizer, [{"role": "user", "content": MARK}])
     before, mark, after = shown.partition(MARK)
     end = tokenizer(after, add_special_tokens=False).input_ids
-    if not mark or not end:
+    # a turn that ends with ordinary text could end anywhere in what is written
+    if not mark or not end or end[0] not in tokenizer.added_tokens_decoder:
         raise UnsupportedOption(
-            "this chat template changes the user's text or doesn't end its turn; bring a prompts file"
+            "this chat template changes the user's text or ends its turn with no token of its own; bring a prompts file"
         )
     return tokenizer(before, add_special_tokens=False).input_ids, end[0]
 
@@ -79,7 +79,7 @@ def sample_prompts(
     with Lines(path) as lines:
         seen = {plain(text) for text in exclude} | {plain(str(entry.get("prompt", ""))) for entry in lines.known}
         held = len(lines.known)
-        attempt = 1 + max((int(entry.get("attempt", -1)) for entry in lines.known), default=-1)
+        attempt = 1 + max((_attempt(entry) for entry in lines.known), default=-1)
         yield held
         barren = 0
         while held < count:
@@ -97,6 +97,12 @@ def sample_prompts(
                     lines.write({"prompt": text, "attempt": number, "seed": options.seed})
                     held, barren = held + 1, 0
                     yield held
+
+
+def _attempt(entry: Mapping[str, Any]) -> int:
+    """Which attempt gave a prompt; -1 for one that is from elsewhere."""
+    attempt = entry.get("attempt")
+    return attempt if type(attempt) is int else -1
 
 
 def _wave(
@@ -136,15 +142,16 @@ def _text(tokenizer: Any, ids: list[int]) -> str:
 
 
 def read_openings(file: Path) -> tuple[str, ...]:
-    """One a line, kept as it stands, a space at its end too; blank lines are left out.
+    """One a line, kept as it stands, a space at its end too; blank lines are left out, and a byte order mark.
 
     Raises ValueError on a file that can't be read or holds none.
     """
     try:
-        text = file.read_text(encoding="utf-8")
+        text = file.read_text(encoding="utf-8-sig")
     except (OSError, UnicodeDecodeError) as error:
         raise ValueError(f"can't read the openings file {file}: {error}") from error
-    lines = tuple(line for line in text.splitlines() if line.strip())
+    # not splitlines: an opening may hold other characters that it takes for the end of a line
+    lines = tuple(line for line in text.split("\n") if line.strip())
     if not lines:
         raise ValueError(f"{file} holds no opening; write one beginning of a user's turn a line")
     return lines

@@ -80,6 +80,14 @@ class Journal:
                 f"{self._lines.path} is the log of a run that differs in {', '.join(differing)}; "
                 "remove it to begin anew, or write to another file"
             )
-        for line in lines:
-            self._known[line["kind"], line["name"]] = line["found"]
-        return max((float(line["spent"]) for line in lines), default=0.0)
+        spent = 0.0
+        for number, line in zip(self._lines.numbers[1:], lines, strict=True):
+            try:
+                self._known[line["kind"], line["name"]] = line["found"]
+                spent = max(spent, float(line["spent"]))
+            except (KeyError, TypeError, ValueError) as error:
+                raise ValueError(
+                    f"{self._lines.path}, line {number} is no measurement of a tuning run ({error!r}); remove the file to "
+                    "begin anew"
+                ) from error
+        return spent

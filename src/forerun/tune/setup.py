@@ -9,7 +9,7 @@ from pathlib import Path
 from typing import Any
 
 from ..engine import Engine
-from ..questions import Question, read_questions
+from ..questions import Question, questions_in
 from .candidates import Chosen
 from .screening import SHORTEST_PROMPT
 
@@ -54,12 +54,11 @@ def lines_of(file: Path, wanted: Iterable[Sequence[int]], ids_of: Callable[[Ques
     """The lines of a prompts file that ask one of the wanted prompts, for a race on them; equal prompts once."""
     left = set(map(tuple, wanted))
     found: list[str] = []
-    lines = [line for line in file.read_text(encoding="utf-8").splitlines() if line.strip()]
-    for line, question in zip(lines, read_questions(file), strict=True):
+    for line, _, question in questions_in(file):
         ids = tuple(ids_of(question))
         if ids in left:
             left.remove(ids)
-            found.append(line)
+            found.append(line.text)
     return found
 
 

@@ -24,7 +24,6 @@ from ..engine import Engine
 from ..jsonl import Lines
 from ..models.sequence import Sequence as Target
 from ..policies.base import signals_of
-from ..prompts import encode
 from ..questions import has_chat_template
 from ..traced_branches import Level, branches_of
 from ..traces import Position, TracedAnswer, TraceHeader, answer_as_dict, hidden_folder, position_of
@@ -131,7 +130,7 @@ def read_prompts(
     chat = not raw and has_chat_template(engine.tokenizer)
     by_category: dict[str, dict[tuple[int, ...], None]] = {}
     for item in read_suite(file):
-        ids = tuple(encode(item.question.prompt((), chat), engine.tokenizer))
+        ids = tuple(item.question.ids((), chat, engine.tokenizer))
         if len(ids) <= max_prompt:
             by_category.setdefault(item.category, {}).setdefault(ids)
     last = None if per_category is None else skip + per_category
