@@ -1,8 +1,9 @@
 """From a row of logits to the law that is drawn from: the one place where temperature, filters and penalties act.
 
-Order, as in transformers: repetition, frequency and presence penalties, no-repeat n-gram, the caller's processors; then
-temperature, top-k, top-p, min-p. At temperature 0 the law is a point mass on the best token left by the first group, the
-lowest id among equals. A history-dependent step sees the full prefix of its own row, drafted tokens included.
+Order, as in transformers: processors that come before penalties; repetition, frequency and presence penalties, no-repeat
+n-gram, the other processors; then temperature, top-k, top-p, min-p, warpers. At temperature 0 the law is a point mass on the
+best token left by the first group, the lowest id among equals. A history-dependent step sees the full prefix of its own row,
+drafted tokens included.
 """
 
 from __future__ import annotations
@@ -10,9 +11,10 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 import torch
+import torch.nn.functional as F
 from torch import Tensor
 
-from .core import Sampling
+from .core import Processor, Sampling
 from .errors import InvalidLogits
 from .law import Categorical, Law, PointMass
 
@@ -67,7 +69,7 @@ def processed(logits: Tensor, sampling: Sampling, prefix: Sequence[int], prompt_
     if not sampling.uses_history:
         return logits
     ids = torch.tensor(prefix, dtype=torch.long, device=logits.device)
-    scores = logits.float().clone()
+    scores = _called(sampling.before_penalties, ids, logits.float().clone(), sampling.width)
     known = scores.shape[0]  # a draft's vocabulary may be the smaller one
     if sampling.repetition_penalty != 1:
         seen = ids[ids < known].unique()
@@ -79,13 +81,23 @@ def processed(logits: Tensor, sampling: Sampling, prefix: Sequence[int], prompt_
         scores -= sampling.frequency_penalty * counts + sampling.presence_penalty * (counts > 0)
     if sampling.no_repeat_ngram:
         scores[[token for token in _repeating(prefix, sampling.no_repeat_ngram) if token < known]] = -torch.inf
-    for processor in sampling.processors:
+    return _called(sampling.processors, ids, scores, sampling.width)
+
+
+def _called(processors: Sequence[Processor], ids: Tensor, scores: Tensor, width: int | None) -> Tensor:
+    """Scores [V] after the processors, which are shown a row of `width` where that is more: many look tokens up by id."""
+    if not processors:
+        return scores
+    known = scores.shape[0]
+    if width is not None and width > known:
+        scores = F.pad(scores, (0, width - known), value=-torch.inf)
+    for processor in processors:
         scores = processor(ids[None], scores[None])[0]
-    return scores
+    return scores[:known]
 
 
 def warped(scores: Tensor, sampling: Sampling) -> Tensor:
-    """Scores [V] after temperature, top-k, top-p and min-p, in float32; what is filtered out is -inf."""
+    """Scores [V] after temperature, top-k, top-p, min-p and warpers, in float32; what is filtered out is -inf."""
     scores = scores.float() / sampling.temperature
     if 0 < sampling.top_k < scores.shape[-1]:
         scores = scores.masked_fill(scores < scores.topk(sampling.top_k).values[-1], -torch.inf)
@@ -94,6 +106,8 @@ def warped(scores: Tensor, sampling: Sampling) -> Tensor:
     if sampling.min_p > 0:
         probs = scores.softmax(-1)
         scores = scores.masked_fill(probs < sampling.min_p * probs.max(), -torch.inf)
+    for warper in sampling.warpers:
+        scores = warper(scores.new_zeros((1, 0), dtype=torch.long), scores[None])[0]
     return scores
 
 
