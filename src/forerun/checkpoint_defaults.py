@@ -62,6 +62,8 @@ OPTIONS: Mapping[str, str] = {
     "no_repeat_ngram_size": "no_repeat_ngram",
     "stop_strings": "stop",
 }
+# of those the value that asks for nothing
+OFF = {"repetition_penalty": 1.0, "no_repeat_ngram_size": 0}
 OPTIONS_IF_DRAWN = ("temperature", "top_k", "top_p", "min_p")
 
 # field -> the value that asks for nothing; checkpoint_processors makes transformers' processors of them
@@ -105,6 +107,11 @@ class CheckpointDefaults:
     max_length: int | None = None
     samples: bool = False
 
+    @property
+    def fields(self) -> list[str]:
+        """The fields that act in every request that gives nothing else, drawn or not."""
+        return [*(name for name, option in OPTIONS.items() if option in self.options), *self.processors]
+
     def options_behind(self, prompt_length: int) -> Mapping[str, Any]:
         """options; where the file counts the prompt among a text's tokens, max_new_tokens is what is left, 0 at least."""
         if self.max_length is None or "max_new_tokens" in self.options:
@@ -121,7 +128,11 @@ def read_defaults(config: Any) -> CheckpointDefaults:
         value = getattr(config, name, None)
         if value is not None and _read(name, value, asks):
             raise refused(name, value, reason)
-    options = {option: _read(name, value, value_of, option) for name, option, value in _asked(config, OPTIONS)}
+    options = {
+        option: _read(name, value, value_of, option)
+        for name, option, value in _asked(config, OPTIONS)
+        if value != OFF.get(name)
+    }
     drawn = {name: name for name in OPTIONS_IF_DRAWN}
     processors = {name: value for name, off, value in _asked(config, PROCESSORS) if value not in (off, [], {}, ())}
     if getattr(config, "min_new_tokens", None) is not None:

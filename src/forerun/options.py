@@ -119,15 +119,10 @@ def applied_options(
 
     processors: those that act otherwise.
     """
-    plain = Options()
     told = {name: getattr(options, name) for name in APPLIED}
     theirs = {**OPTIONS, **({name: name for name in OPTIONS_IF_DRAWN} if options.do_sample else {})}
     known = {**defaults.options, **defaults.options_if_drawn}
-    fields = [
-        name
-        for name, option in theirs.items()
-        if option in known and option not in given and known[option] != getattr(plain, option)
-    ]
+    fields = [name for name, option in theirs.items() if option in known and option not in given]
     if defaults.max_length is not None and not {"max_new_tokens"} & {*given, *defaults.options}:
         fields.append(LENGTH)
     return {**told, "checkpoint": [*fields, *processors]}

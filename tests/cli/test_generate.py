@@ -15,6 +15,7 @@ from .conftest import Ran
 
 Call = Callable[..., Ran]
 SHORT = ("--max-new-tokens", "12")
+SWITCHES = {"speculate": True, "generation_config": True}
 
 
 @pytest.fixture(scope="module")
@@ -128,7 +129,7 @@ def test_every_option_of_a_request_reaches_the_engine(
     )
 
     assert ran.status == 0, ran.err
-    assert seen == {**given, "stop": ["x", "y"], "ignore_eos": True, "processed_logprobs": True, "speculate": True}
+    assert seen == {**given, "stop": ["x", "y"], "ignore_eos": True, "processed_logprobs": True, **SWITCHES}
 
 
 def test_a_seed_repeats_a_sampled_text(forerun: Call, tiny: str) -> None:
