@@ -27,7 +27,7 @@ def law(logits: Tensor, sampling: Sampling, prefix: Sequence[int] = (), prompt_l
 
     prefix is read only if sampling.uses_history. Raises InvalidLogits on NaN and on a row that allows no token.
     """
-    return _law(processed(logits, sampling, prefix, prompt_length), sampling)
+    return _law(processed(logits, sampling, prefix, prompt_length), sampling, logits)
 
 
 def ranked(
@@ -39,7 +39,7 @@ def ranked(
     raises.
     """
     scores = processed(logits, sampling, prefix, prompt_length)
-    own = _law(scores, sampling)
+    own = _law(scores, sampling, logits)
     probs = own.probs if isinstance(own, Categorical) else scores.float().softmax(-1)
     values, tokens = probs.topk(min(n, probs.shape[-1]))
     return own, [(token, p) for token, p in zip(tokens.tolist(), values.tolist(), strict=True) if p > 0]
@@ -53,10 +53,13 @@ def greedy_tokens(logits: Tensor) -> list[int]:
     return [int(token) for token in tokens.tolist()]
 
 
-def _law(scores: Tensor, sampling: Sampling) -> Law:
-    """The law of processed scores [V]."""
+def _law(scores: Tensor, sampling: Sampling, logits: Tensor) -> Law:
+    """The law of processed scores [V], which were made of logits."""
     best, token = scores.max(-1)
-    _check(float(best))
+    value = float(best)
+    if value != value and not bool(logits.isnan().any()):
+        raise InvalidLogits("no token is allowed here: the processors made NaN of the scores")
+    _check(value)
     if sampling.temperature == 0:
         return PointMass(int(token))
     if float(best) == torch.inf:

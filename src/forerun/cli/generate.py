@@ -61,12 +61,9 @@ def generate(
 def _tell_sampling(defaults: CheckpointDefaults) -> None:
     """A line where the checkpoint would draw tokens by itself."""
     if defaults.samples:
-        told = ", ".join(
-            f"{name} {value:g}" for name, value in [*defaults.options_if_drawn.items(), *defaults.warpers.items()]
-        )
-        note(
-            f"greedy decoding; the checkpoint's generation config draws tokens ({told or 'as they are'}): add --sample for that"
-        )
+        values = {**defaults.options_if_drawn, **defaults.warpers}
+        told = ", ".join(f"{name} {value:g}" for name, value in values.items()) or "no filters"
+        note(f"decoding greedily; the checkpoint's generation config asks for sampling ({told}): add --sample for that")
 
 
 def _answer(engine: Engine, prompt: Any, request: dict[str, Any], quiet: bool) -> tuple[Result, float]:
