@@ -53,7 +53,7 @@ def takes(*flags: inspect.Parameter) -> Callable[[Callable[..., Any]], Callable[
 def flag(
     key: str, kind: Any, default: Any, panel: str, help: str, name: str | None = None, shown: str | bool = True
 ) -> inspect.Parameter:
-    """A flag that arrives as keyword argument `key`; name is what it is called, if not that, shown the default in the help."""
+    """A flag that arrives as keyword argument `key`; name is what it is called, if not that, shown the default in help."""
     written = spelling(name or key)
     if kind in (bool, bool | None) and default is not False:
         written = f"{written}/--no-{written.removeprefix('--')}"
