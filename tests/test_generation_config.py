@@ -25,8 +25,10 @@ SETTINGS: dict[str, dict[str, Any]] = {
     "repetition_penalty": {"repetition_penalty": 1.4},
     "no_repeat_ngram_size": {"no_repeat_ngram_size": 2},
     "suppress_tokens": {"suppress_tokens": list(range(0, 256, 2))},
-    "begin_suppress_tokens": {"begin_suppress_tokens": list(range(0, 200))},
-    "bad_words_ids": {"bad_words_ids": [[token] for token in range(100)] + [[token, token] for token in range(100, 256)]},
+    "begin_suppress_tokens": {"begin_suppress_tokens": list(range(200))},
+    "bad_words_ids": {
+        "bad_words_ids": [[token] for token in range(100)] + [[token, token] for token in range(100, 256)]
+    },
     "sequence_bias": {"sequence_bias": [[[7], 9.0], [[7, 9], 20.0], [[9, 5], 20.0]]},
     "forced_bos_token_id": {"forced_bos_token_id": 3},
     "forced_eos_token_id": {"forced_eos_token_id": END},
@@ -210,7 +212,7 @@ def test_stop_strings_of_the_checkpoint_end_a_text_unless_the_request_gives_its_
 
 
 def test_stop_strings_of_the_checkpoint_without_a_tokenizer_say_how_to_go_on() -> None:
-    with pytest.raises(UnsupportedOption, match="stop strings need a tokenizer; .* or pass stop="):
+    with pytest.raises(UnsupportedOption, match=r"stop strings need a tokenizer; .* or pass stop="):
         engine_of(stop_strings=["x"]).generate(PROMPT)
 
 

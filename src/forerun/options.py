@@ -109,7 +109,10 @@ def options_from(
         )
     if not (sample or temperature):
         return Options(**{**default, **asked, "do_sample": False})
-    return Options(**{"temperature": 1.0, **default, **default_if_drawn, **asked, "do_sample": True})
+    drawn = {"temperature": 1.0, **default, **default_if_drawn, **asked, "do_sample": True}
+    if not drawn["temperature"]:
+        raise ValueError("the checkpoint's temperature is 0, which draws nothing; give a temperature above 0")
+    return Options(**drawn)
 
 
 def applied_options(
