@@ -90,8 +90,7 @@ def bench(
         add_predictions(report, cost)
     told = {"file": suite.name, "sha256": fingerprint(suite), "prompts": len(items)}
     about = {**measured_with(engine, given["weights"]), "suite": told, "max_new_tokens": max_new_tokens}
-    if given["generation_config"]:
-        about["generation_config"] = engine.checkpoint_defaults.fields
+    about["generation_config"] = engine.checkpoint_defaults.fields if given["generation_config"] else []
     _publish({**about, **report}, json_file, plots)
 
 
