@@ -76,6 +76,7 @@ def bench(
     if threads is not None:
         set_threads(threads)
     engine = open_engine(model, PLAIN, given)
+    acting = engine.checkpoint_defaults.fields if given["generation_config"] else []
     for entrant in entrants:
         entrant.check(engine.identity)
         tell_departures(entrant, engine, given)
@@ -89,8 +90,8 @@ def bench(
     if cost is not None:
         add_predictions(report, cost)
     told = {"file": suite.name, "sha256": fingerprint(suite), "prompts": len(items)}
-    about = {**measured_with(engine, given["weights"]), "suite": told, "max_new_tokens": max_new_tokens}
-    about["generation_config"] = engine.checkpoint_defaults.fields if given["generation_config"] else []
+    limits = {"max_new_tokens": max_new_tokens, "generation_config": acting}
+    about = {**measured_with(engine, given["weights"]), "suite": told, **limits}
     _publish({**about, **report}, json_file, plots)
 
 
