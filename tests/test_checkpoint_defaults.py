@@ -6,9 +6,11 @@ from types import SimpleNamespace
 from typing import Any
 
 import pytest
+import torch
 from transformers import GenerationConfig
 
 from forerun.checkpoint_defaults import (
+    ENDS,
     HARMLESS,
     LENGTH,
     OPTIONS,
@@ -24,7 +26,7 @@ from forerun.checkpoint_processors import AFTER_PENALTIES, BEFORE_PENALTIES, LAS
 from forerun.checkpoint_processors import WARPERS as MADE_WARPERS
 from forerun.errors import UnsupportedOption
 
-ACTING = [*OPTIONS, *OPTIONS_IF_DRAWN, *PROCESSORS, *WARPERS, LENGTH, SAMPLES]
+ACTING = [*OPTIONS, *OPTIONS_IF_DRAWN, *PROCESSORS, *WARPERS, LENGTH, SAMPLES, ENDS]
 
 
 def config(**fields: Any) -> Any:
@@ -134,6 +136,13 @@ def test_a_length_with_the_prompt_leaves_what_the_prompt_leaves() -> None:
     assert found.options_behind(4) == {"repetition_penalty": 2.0, "max_new_tokens": 6}
     assert found.options_behind(11)["max_new_tokens"] == 0
     assert read_defaults(config(max_length=10, max_new_tokens=3)).options_behind(4) == {"max_new_tokens": 3}
+
+
+@pytest.mark.parametrize("ends", [[3, 4], (3, 4), torch.tensor([3, 4])])
+def test_ends_are_one_token_or_several(ends: Any) -> None:
+    assert read_defaults(config(eos_token_id=ends)).ends == {3, 4}
+    assert read_defaults(config(eos_token_id=3)).ends == {3}
+    assert read_defaults(config(eos_token_id=None)).ends == set()
 
 
 def test_a_checkpoint_that_samples_says_so() -> None:

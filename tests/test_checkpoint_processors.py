@@ -92,6 +92,7 @@ def test_what_acts_on_ends_alone_is_left_out_where_nothing_ends_a_text(field: st
     fields = {"min_length": 3, "min_new_tokens": 3, "exponential_decay_length_penalty": [1, 2.0]}
 
     assert [*made({field: fields[field]}, place(ends=()))] == []
+    assert [*made({field: fields[field]}, place(ends=(-1, VOCABULARY)))] == []
     assert [*made({field: fields[field]}, place(ends=(2, 4)))] == [field]
 
 

@@ -179,6 +179,15 @@ def test_a_model_object_is_asked_anew_each_time_and_left_as_it_is() -> None:
     assert len(engine.generate(PROMPT).ids) == 3
 
 
+def test_ends_that_a_model_object_gets_later_end_its_texts() -> None:
+    engine = engine_of(max_new_tokens=8)
+    whole = engine.generate(PROMPT).ids
+    model().generation_config.eos_token_id = [2, whole[3]]
+
+    assert engine.generate(PROMPT).ids == whole[: whole.index(whole[3]) + 1]
+    assert engine.generate(PROMPT, ignore_eos=True).ids == whole
+
+
 def test_an_engine_does_not_keep_the_model_object_alive_for_its_generation_config() -> None:
     own = tiny_model("gpt2")
     own.generation_config = GenerationConfig(max_new_tokens=3)

@@ -31,7 +31,6 @@ HARMLESS: Mapping[str, str] = {
     "return_dict_in_generate": _RETURNS,
     "num_return_sequences": "a request has one answer; ask again, with another seed, for another",
     **dict.fromkeys(("pad_token_id", "bos_token_id", "decoder_start_token_id"), _TOKENS),
-    "eos_token_id": "a model's ends of sequence are read when it is loaded",
     **dict.fromkeys(("transformers_version", "_from_model_config"), _ABOUT),
 }
 
@@ -89,7 +88,7 @@ WARPERS: Mapping[str, Callable[[Any], bool]] = {
     "epsilon_cutoff": lambda value: 0 < value < 1,
     "eta_cutoff": lambda value: 0 < value < 1,
 }
-LENGTH, SAMPLES = "max_length", "do_sample"
+LENGTH, SAMPLES, ENDS = "max_length", "do_sample", "eos_token_id"
 
 
 @dataclass(frozen=True, slots=True)
@@ -98,6 +97,7 @@ class CheckpointDefaults:
 
     options and options_if_drawn are of Options by their names; processors and warpers of the generation config by its
     own. samples: the checkpoint would draw tokens if nobody says anything; forerun does so where a request asks for it.
+    ends: the tokens that end a text.
     """
 
     options: Mapping[str, Any] = field(default_factory=dict)
@@ -106,6 +106,7 @@ class CheckpointDefaults:
     warpers: Mapping[str, Any] = field(default_factory=dict)
     max_length: int | None = None
     samples: bool = False
+    ends: frozenset[int] = frozenset()
 
     @property
     def fields(self) -> list[str]:
@@ -137,7 +138,7 @@ def read_defaults(config: Any) -> CheckpointDefaults:
     processors = {name: value for name, off, value in _asked(config, PROCESSORS) if value not in (off, [], {}, ())}
     if getattr(config, "min_new_tokens", None) is not None:
         processors.pop("min_length", None)  # which generate then overwrites
-    length = getattr(config, LENGTH, None)
+    length, ends = getattr(config, LENGTH, None), getattr(config, ENDS, None)
     return CheckpointDefaults(
         options,
         {option: _read(name, value, value_of, option) for name, option, value in _asked(config, drawn)},
@@ -145,6 +146,7 @@ def read_defaults(config: Any) -> CheckpointDefaults:
         {name: value for name, asks, value in _asked(config, WARPERS) if _read(name, value, asks)},
         None if length is None else _read(LENGTH, length, value_of, "max_new_tokens"),
         getattr(config, SAMPLES, None) is True,
+        frozenset() if ends is None else frozenset(_read(ENDS, ends, value_of, "stop_token_ids")),
     )
 
 

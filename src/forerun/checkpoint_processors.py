@@ -102,7 +102,8 @@ class Place:
 
     @property
     def end_ids(self) -> Tensor | None:
-        return torch.tensor(sorted(self.ends), device=self.device) if self.ends else None
+        known = sorted(token for token in self.ends if 0 <= token < self.vocab_size)
+        return torch.tensor(known, device=self.device) if known else None
 
     @property
     def prompt(self) -> Tensor:

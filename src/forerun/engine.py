@@ -31,9 +31,12 @@ from .models.plan import FULL, LayerPlan
 from .models.pool import Pool
 from .models.runner import Runner
 from .models.sequence import Sequence as Target
+from .option_values import whole_number
 from .options import Options, applied_options, given_options, options_from
 from .policies.base import PolicyFactory
 from .prompts import encode, is_many
+
+MAX_BATCH = 16
 
 
 @dataclass(frozen=True, slots=True)
@@ -64,7 +67,7 @@ class Engine:
         self._policy = policy
         self._check_pair()
 
-    def generate(self, prompt: Any, *, max_batch: int = 16, **options: Any) -> Any:
+    def generate(self, prompt: Any, *, max_batch: int | None = MAX_BATCH, **options: Any) -> Any:
         """Answer a prompt (text, messages or token ids) with a Result, or a list of prompts with a list of Results.
 
         options are the fields of options.Options; for one that is left out, or None, the checkpoint's generation config
@@ -78,17 +81,18 @@ class Engine:
         return ordered if many else ordered[0]
 
     def each(
-        self, requests: Iterable[tuple[Any, Mapping[str, Any]]], *, max_batch: int = 16
+        self, requests: Iterable[tuple[Any, Mapping[str, Any]]], *, max_batch: int | None = MAX_BATCH
     ) -> Iterator[tuple[int, Result]]:
         """Answer prompts, each with its own options: (number of the request, Result) in the order in which they end.
 
         Up to max_batch of them share each forward. Everything is checked before anything runs; raises what generate
         raises. Closing the iterator ends the requests.
         """
-        if max_batch < 1:
-            raise ValueError(f"max_batch must be at least 1, got {max_batch}")
+        size = MAX_BATCH if max_batch is None else whole_number("max_batch", max_batch)
+        if size < 1:
+            raise ValueError(f"max_batch must be at least 1, got {size}")
         jobs = [self._job(prompt, options) for prompt, options in requests]
-        return ((index, piece.result) for index, piece in self._run(jobs, max_batch) if piece.result is not None)
+        return ((index, piece.result) for index, piece in self._run(jobs, size) if piece.result is not None)
 
     def stream(self, prompt: Any, **options: Any) -> Iterator[Piece]:
         """Answer one prompt piece by piece; the last piece carries the Result. Closing the iterator ends the request."""
@@ -215,7 +219,8 @@ class Engine:
         seed = int(torch.randint(2**63 - 1, ())) if options.seed is None else options.seed
         stop_tokens = options.stop_tokens(self.runner.vocab_size)
         limit = min(len(ids) + options.max_new_tokens, self.runner.max_length or sys.maxsize)
-        place = Place(ids, limit, self.eos | stop_tokens, self.runner.vocab_size, self.runner.device)
+        ends = self.eos | defaults.ends
+        place = Place(ids, limit, ends | stop_tokens, self.runner.vocab_size, self.runner.device)
         sampling, fields = with_checkpoint(options.sampling(), defaults, place, given)
         context = Context(
             ids=ids,
@@ -223,7 +228,7 @@ class Engine:
             sampling=sampling,
             max_new_tokens=options.max_new_tokens,
             max_length=self.runner.max_length,
-            eos=stop_tokens | (frozenset() if options.ignore_eos else self.eos),
+            eos=stop_tokens if options.ignore_eos else stop_tokens | ends,
             keep_logits=options.logprobs is not None,
         )
         return context, fields

@@ -14,7 +14,8 @@ def value_of(name: str, value: Any) -> Any:
     return KINDS[name](name, value)
 
 
-def _whole(name: str, value: Any) -> int:
+def whole_number(name: str, value: Any) -> int:
+    """4.0 is one; True isn't. Raises ValueError."""
     if not _is_number(value) or value % 1 != 0:
         raise ValueError(f"{name} must be a whole number, got {value!r}")
     return int(value)
@@ -40,7 +41,7 @@ def _alternatives(name: str, value: Any) -> int | None:
     """As OpenAI's interface for chats has it: True asks for the written token's log-probability alone, False for none."""
     if isinstance(value, bool):
         return 0 if value else None
-    return _whole(name, value)
+    return whole_number(name, value)
 
 
 def _strings(name: str, value: Any) -> tuple[str, ...]:
@@ -53,8 +54,8 @@ def _strings(name: str, value: Any) -> tuple[str, ...]:
 
 def _tokens(name: str, value: Any) -> tuple[int, ...]:
     if isinstance(value, Integral):
-        return (_whole(name, value),)
-    return tuple(_whole(name, token) for token in _several(name, value, "a token id or a list of token ids"))
+        return (whole_number(name, value),)
+    return tuple(whole_number(name, token) for token in _several(name, value, "a token id or a list of token ids"))
 
 
 def _functions(name: str, value: Any) -> tuple[Any, ...]:
@@ -72,7 +73,7 @@ def _several(name: str, value: Any, wanted: str) -> tuple[Any, ...]:
 
 
 KINDS: Mapping[str, Callable[[str, Any], Any]] = {
-    **dict.fromkeys(("max_new_tokens", "top_k", "no_repeat_ngram", "seed"), _whole),
+    **dict.fromkeys(("max_new_tokens", "top_k", "no_repeat_ngram", "seed"), whole_number),
     **dict.fromkeys(("temperature", "top_p", "min_p"), _number),
     **dict.fromkeys(("repetition_penalty", "frequency_penalty", "presence_penalty"), _number),
     **dict.fromkeys(("do_sample", "ignore_eos", "processed_logprobs", "speculate", "generation_config"), _switch),
