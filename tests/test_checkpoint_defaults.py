@@ -118,6 +118,15 @@ def test_only_what_asks_for_something_becomes_a_processor() -> None:
     assert read_defaults(config(**idle, **acting)).processors == acting
 
 
+def test_a_model_objects_config_may_hold_tensors() -> None:
+    tokens = torch.tensor([3, 4])
+
+    assert read_defaults(config(suppress_tokens=tokens, forced_bos_token_id=0)).processors == {
+        "forced_bos_token_id": 0,
+        "suppress_tokens": tokens,
+    }
+
+
 def test_min_new_tokens_takes_the_place_of_min_length_even_where_it_is_zero() -> None:
     assert read_defaults(config(min_length=9)).processors == {"min_length": 9}
     assert read_defaults(config(min_length=9, min_new_tokens=0)).processors == {}
@@ -133,9 +142,9 @@ def test_only_what_filters_becomes_a_warper() -> None:
 def test_a_length_with_the_prompt_leaves_what_the_prompt_leaves() -> None:
     found = read_defaults(config(max_length=10, repetition_penalty=2.0))
 
-    assert found.options_behind(4) == {"repetition_penalty": 2.0, "max_new_tokens": 6}
-    assert found.options_behind(11)["max_new_tokens"] == 0
-    assert read_defaults(config(max_length=10, max_new_tokens=3)).options_behind(4) == {"max_new_tokens": 3}
+    assert found.options_after(4) == {"repetition_penalty": 2.0, "max_new_tokens": 6}
+    assert found.options_after(11)["max_new_tokens"] == 0
+    assert read_defaults(config(max_length=10, max_new_tokens=3)).options_after(4) == {"max_new_tokens": 3}
 
 
 @pytest.mark.parametrize("ends", [[3, 4], (3, 4), torch.tensor([3, 4])])

@@ -116,6 +116,7 @@ def test_what_acts_on_ends_alone_is_left_out_where_nothing_ends_a_text(field: st
         ("min_new_tokens", -2),
         ("suppress_tokens", ["a"]),
         ("begin_suppress_tokens", "abc"),
+        ("suppress_tokens", {"a": 1}),
         ("top_h", 2.0),
         ("typical_p", -0.5),
     ],

@@ -273,7 +273,7 @@ def test_ignoring_the_end_changes_where_a_text_ends_and_nothing_before() -> None
     assert long[: len(short)] == short
 
 
-def test_processed_logprobs_are_those_behind_the_checkpoints_processors() -> None:
+def test_processed_logprobs_are_those_after_the_checkpoints_processors() -> None:
     engine = engine_of(suppress_tokens=list(range(50)), renormalize_logits=True)
     result = engine.generate(PROMPT, max_new_tokens=3, logprobs=97, processed_logprobs=True)
 

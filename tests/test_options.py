@@ -131,7 +131,7 @@ def test_a_checkpoint_whose_temperature_is_zero_cannot_be_drawn_from_without_ano
 def test_applied_options_tell_the_checkpoints_part() -> None:
     defaults = CheckpointDefaults({"repetition_penalty": 1.2, "no_repeat_ngram": 3}, {"top_k": 9}, max_length=20)
     given = {"no_repeat_ngram": 2, "temperature": 0.5}
-    options = options_from(given, defaults.options_behind(5), defaults.options_if_drawn)
+    options = options_from(given, defaults.options_after(5), defaults.options_if_drawn)
     told = applied_options(options, defaults, given, ["suppress_tokens"])
 
     assert told["checkpoint"] == ["repetition_penalty", "top_k", "max_length", "suppress_tokens"]

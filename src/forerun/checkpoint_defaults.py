@@ -39,6 +39,10 @@ def _is_there(value: Any) -> bool:
     return True
 
 
+def _is_idle(value: Any, off: Any) -> bool:
+    return not value if isinstance(value, list | tuple | dict) else isinstance(value, int | float) and value == off
+
+
 # field -> (whether a value asks for something, why that can't be done)
 REFUSED: Mapping[str, tuple[Callable[[Any], bool], str]] = {
     "num_beams": (lambda value: value > 1, "beam search keeps several texts at a time, and forerun writes one"),
@@ -113,7 +117,7 @@ class CheckpointDefaults:
         """The fields that act in every request that gives nothing else, drawn or not."""
         return [*(name for name, option in OPTIONS.items() if option in self.options), *self.processors]
 
-    def options_behind(self, prompt_length: int) -> Mapping[str, Any]:
+    def options_after(self, prompt_length: int) -> Mapping[str, Any]:
         """options; where the file counts the prompt among a text's tokens, max_new_tokens is what is left, 0 at least."""
         if self.max_length is None or "max_new_tokens" in self.options:
             return self.options
@@ -135,7 +139,7 @@ def read_defaults(config: Any) -> CheckpointDefaults:
         if value != OFF.get(name)
     }
     drawn = {name: name for name in OPTIONS_IF_DRAWN}
-    processors = {name: value for name, off, value in _asked(config, PROCESSORS) if value not in (off, [], {}, ())}
+    processors = {name: value for name, off, value in _asked(config, PROCESSORS) if not _is_idle(value, off)}
     if getattr(config, "min_new_tokens", None) is not None:
         processors.pop("min_length", None)  # which generate then overwrites
     length, ends = getattr(config, LENGTH, None), getattr(config, ENDS, None)

@@ -89,7 +89,7 @@ def _biased(value: Any) -> Iterator[int]:
 
 @dataclass(frozen=True, slots=True)
 class Place:
-    """Where processors act: behind which prompt, up to how many tokens in all, on which model.
+    """Where processors act: after which prompt, up to how many tokens in all, on which model.
 
     ends: the tokens that end a text, the request's own among them.
     """

@@ -58,7 +58,7 @@ def with_checkpoint(
 
 
 def _drawn(sampling: Sampling, warpers: Mapping[str, Processor]) -> Sampling:
-    """top-h comes before the other filters, so transformers' own of these then stand behind it."""
+    """top-h comes before the other filters, so transformers' own of these then follow it."""
     if "top_h" not in warpers:
         return replace(sampling, warpers=tuple(warpers.values()))
     filters: list[Processor] = []

@@ -70,9 +70,9 @@ class Engine:
     def generate(self, prompt: Any, *, max_batch: int | None = MAX_BATCH, **options: Any) -> Any:
         """Answer a prompt (text, messages or token ids) with a Result, or a list of prompts with a list of Results.
 
-        options are the fields of options.Options; for one that is left out, or None, the checkpoint's generation config
-        speaks, else the default. Up to max_batch prompts share each forward, and each accepts its own
-        number of tokens. Raises ValueError before anything runs if a prompt or an option is no good.
+        options are the fields of options.Options; one that is left out, or None, is as the checkpoint's generation config
+        says, else the default. Up to max_batch prompts share each forward, and each accepts its own number of tokens. Raises
+        ValueError before anything runs if a prompt or an option is no good.
         """
         many = is_many(prompt)
         prompts = prompt if many else [prompt]
@@ -163,7 +163,7 @@ class Engine:
         asked = given_options(given)
         ids = self._ids(prompt)
         defaults = self.checkpoint_defaults if asked.get("generation_config", True) else CheckpointDefaults()
-        options = options_from(asked, defaults.options_behind(len(ids)), defaults.options_if_drawn)
+        options = options_from(asked, defaults.options_after(len(ids)), defaults.options_if_drawn)
         if options.stop_strings() and self.tokenizer is None:
             raise UnsupportedOption("stop strings need a tokenizer; load the model with one, or pass stop=()")
         if not options.max_new_tokens and "max_new_tokens" not in asked:
