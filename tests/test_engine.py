@@ -66,6 +66,16 @@ def test_the_repeating_model_accepts_whole_blocks() -> None:
     assert result.stats.tokens_per_round > 5
 
 
+def test_a_batch_may_be_left_open_and_be_any_whole_number() -> None:
+    whole = engine().generate([[5, 6], [7]], max_new_tokens=3)
+    for size in (None, 1.0, 2):
+        assert [one.ids for one in engine().generate([[5, 6], [7]], max_new_tokens=3, max_batch=size)] == (
+            [one.ids for one in whole]
+        )
+    with pytest.raises(ValueError, match=r"max_batch must be a whole number, got 1\.5"):
+        engine().generate([5], max_batch=1.5)
+
+
 def test_a_text_prompt_is_answered_with_text_and_ids() -> None:
     result = engine().generate(PROMPT, max_new_tokens=12)
     assert result.text == TOKENIZER.decode(result.ids, skip_special_tokens=True)

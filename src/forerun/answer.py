@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
-from dataclasses import dataclass
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass, field
 from typing import Any, final
 
 from torch import Tensor
@@ -28,7 +28,8 @@ class Result:
     """ids are the new tokens, with the end of sequence where there is one; text leaves out it and any stop string.
 
     ids end with the token that completes a stop string, logprobs (None unless asked for) with the same. finish_reason is
-    "stop" or "length". text is None without a tokenizer.
+    "stop" or "length". text is None without a tokenizer. applied: the options that were in force, the checkpoint's and
+    the request's; "checkpoint" lists the fields of the checkpoint's generation config that had a part in it.
     """
 
     text: str | None
@@ -37,6 +38,7 @@ class Result:
     stats: Stats
     finish_reason: str
     prompt_tokens: int
+    applied: Mapping[str, Any] = field(default_factory=dict)
 
 
 @dataclass(frozen=True, slots=True)
@@ -65,9 +67,15 @@ class Answer:
     """Takes rounds in, gives pieces out."""
 
     def __init__(
-        self, context: Context, tokenizer: Any | None, stop: Sequence[str] = (), logprobs: LogprobOptions | None = None
+        self,
+        context: Context,
+        tokenizer: Any | None,
+        stop: Sequence[str] = (),
+        logprobs: LogprobOptions | None = None,
+        applied: Mapping[str, Any] | None = None,
     ) -> None:
         self._context = context
+        self._applied = {} if applied is None else applied
         self._detokenizer = None if tokenizer is None else Detokenizer(tokenizer)
         self._scanner = StopScanner(stop)
         self._logprob_options = logprobs
@@ -107,6 +115,7 @@ class Answer:
             stats=self._stats,
             finish_reason="stop" if self._scanner.found is not None else self._context.finish_reason or "length",
             prompt_tokens=self._context.prompt_length,
+            applied=self._applied,
         )
         return Piece(rest, (), result=result)
 

@@ -17,6 +17,8 @@ from .law import Law
 
 ROOT = -1
 
+Processor = Callable[[Tensor, Tensor], Tensor]
+
 
 @dataclass(frozen=True, slots=True)
 class Signals:
@@ -156,7 +158,9 @@ class Sampling:
     """How a row of logits becomes a law; sampling.law says in which order. The defaults are greedy decoding.
 
     Frequency and presence penalties count the emitted tokens, the repetition penalty and no_repeat_ngram also the prompt.
-    processors are stateless functions in transformers' manner: (input ids [1, n], scores [1, V]) -> scores [1, V].
+    processors are stateless functions in transformers' manner: (input ids [1, n], scores [1, V]) -> scores [1, V]. Of
+    the same manner are before_penalties, and warpers, which see what is left after temperature and filters. width: the V
+    that all but the warpers are shown, whatever a draft's vocabulary is.
     """
 
     temperature: float = 0.0
@@ -167,7 +171,10 @@ class Sampling:
     frequency_penalty: float = 0.0
     presence_penalty: float = 0.0
     no_repeat_ngram: int = 0
-    processors: tuple[Callable[[Tensor, Tensor], Tensor], ...] = ()
+    processors: tuple[Processor, ...] = ()
+    before_penalties: tuple[Processor, ...] = ()
+    warpers: tuple[Processor, ...] = ()
+    width: int | None = None
 
     def __post_init__(self) -> None:
         # below that, scores / temperature leaves the range of float32
@@ -190,6 +197,7 @@ class Sampling:
         """Whether a row's law depends on the tokens before it, and not on its logits alone."""
         return bool(
             self.processors
+            or self.before_penalties
             or self.no_repeat_ngram
             or self.repetition_penalty != 1
             or self.frequency_penalty

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import sys
 import warnings
 from collections import deque
 from collections.abc import AsyncGenerator, Callable, Iterable, Iterator, Mapping, Sequence
@@ -14,6 +15,9 @@ import torch
 
 from .answer import Answer, Piece, Result
 from .chance import Seeded
+from .checkpoint_defaults import CheckpointDefaults, read_defaults
+from .checkpoint_processors import Place
+from .checkpoint_sampling import with_checkpoint
 from .core import Context, Round
 from .decode import decode
 from .drafters.base import Drafter, DrafterFactory, Parts, drafting_pool
@@ -28,10 +32,13 @@ from .models.plan import FULL, LayerPlan
 from .models.pool import Pool
 from .models.runner import Runner
 from .models.sequence import Sequence as Target
-from .options import Options, options_from
+from .option_values import whole_number
+from .options import Options, applied_options, given_options, options_from
 from .policies.base import PolicyFactory
 from .processors import PROMISE
 from .prompts import encode, is_many
+
+MAX_BATCH = 16
 
 
 @dataclass(frozen=True, slots=True)
@@ -63,11 +70,12 @@ class Engine:
         self._policy = policy
         self._check_pair()
 
-    def generate(self, prompt: Any, *, max_batch: int = 16, **options: Any) -> Any:
+    def generate(self, prompt: Any, *, max_batch: int | None = MAX_BATCH, **options: Any) -> Any:
         """Answer a prompt (text, messages or token ids) with a Result, or a list of prompts with a list of Results.
 
-        options are the fields of options.Options. Up to max_batch prompts share each forward, and each accepts its own
-        number of tokens. Raises ValueError before anything runs if a prompt or an option is no good.
+        options are the fields of options.Options; one that is left out, or None, is as the checkpoint's generation config
+        says, else the default. Up to max_batch prompts share each forward, and each accepts its own number of tokens. Raises
+        ValueError before anything runs if a prompt or an option is no good.
         """
         many = is_many(prompt)
         prompts = prompt if many else [prompt]
@@ -76,23 +84,24 @@ class Engine:
         return ordered if many else ordered[0]
 
     def each(
-        self, requests: Iterable[tuple[Any, Mapping[str, Any]]], *, max_batch: int = 16
+        self, requests: Iterable[tuple[Any, Mapping[str, Any]]], *, max_batch: int | None = MAX_BATCH
     ) -> Iterator[tuple[int, Result]]:
         """Answer prompts, each with its own options: (number of the request, Result) in the order in which they end.
 
         Up to max_batch of them share each forward. Everything is checked before anything runs; raises what generate
         raises. Closing the iterator ends the requests.
         """
-        if max_batch < 1:
-            raise ValueError(f"max_batch must be at least 1, got {max_batch}")
-        jobs = [self._job(prompt, options_from(options)) for prompt, options in requests]
-        return ((index, piece.result) for index, piece in self._run(jobs, max_batch) if piece.result is not None)
+        size = MAX_BATCH if max_batch is None else whole_number("max_batch", max_batch)
+        if size < 1:
+            raise ValueError(f"max_batch must be at least 1, got {size}")
+        jobs = [self._job(prompt, options) for prompt, options in requests]
+        return ((index, piece.result) for index, piece in self._run(jobs, size) if piece.result is not None)
 
     def stream(self, prompt: Any, **options: Any) -> Iterator[Piece]:
         """Answer one prompt piece by piece; the last piece carries the Result. Closing the iterator ends the request."""
         if is_many(prompt):
             raise UnsupportedOption("stream takes one prompt; use generate for several at once")
-        jobs = [self._job(prompt, options_from(options))]
+        jobs = [self._job(prompt, options)]
         return (piece for _, piece in self._run(jobs, 1))
 
     def using(
@@ -148,11 +157,26 @@ class Engine:
         if trained_for is not None:
             trained_for.check(self.pair, "policy")
 
-    def _job(self, prompt: Any, options: Options) -> _Job:
+    @property
+    def checkpoint_defaults(self) -> CheckpointDefaults:
+        """What the checkpoint's generation config asks of requests that leave it open. Raises what read_defaults raises."""
+        return read_defaults(self._loaded.generation_config())
+
+    def _job(self, prompt: Any, given: Mapping[str, Any]) -> _Job:
+        asked = given_options(given)
+        ids = self._ids(prompt)
+        defaults = self.checkpoint_defaults if asked.get("generation_config", True) else CheckpointDefaults()
+        options = options_from(asked, defaults.options_after(len(ids)), defaults.options_if_drawn)
         if options.stop_strings() and self.tokenizer is None:
-            raise UnsupportedOption("stop strings need a tokenizer; load the model with one")
-        context = self._context(prompt, options)
-        answer = Answer(context, self.tokenizer, options.stop_strings(), options.logprob_options())
+            raise UnsupportedOption("stop strings need a tokenizer; load the model with one, or pass stop=()")
+        if not options.max_new_tokens and "max_new_tokens" not in asked:
+            raise ValueError(
+                f"the prompt has {len(ids)} tokens and the checkpoint's generation config ends texts at "
+                f"max_length={defaults.max_length}; give max_new_tokens"
+            )
+        context, fields = self._context(ids, options, defaults, asked)
+        applied = applied_options(options, defaults, asked, fields)
+        answer = Answer(context, self.tokenizer, options.stop_strings(), options.logprob_options(), applied)
         if (doubt := options.doubt()) is not None:
             warnings.warn(f"nothing is drafted: {doubt}; {PROMISE}", stacklevel=4)
         return _Job(context, answer, options.speculate and doubt is None, alone=doubt is not None)
@@ -188,21 +212,33 @@ class Engine:
             batch.cancel(event.key)
             yield answer.end()
 
-    def _context(self, prompt: Any, options: Options) -> Context:
-        seed = int(torch.randint(2**63 - 1, ())) if options.seed is None else options.seed
+    def _ids(self, prompt: Any) -> list[int]:
         ids = encode(prompt, self.tokenizer)
         for token in ids:
             if not 0 <= token < self.runner.vocab_size:
                 raise ValueError(f"token ids must be in 0..{self.runner.vocab_size - 1}, got {token}")
-        return Context(
+        return ids
+
+    def _context(
+        self, ids: list[int], options: Options, defaults: CheckpointDefaults, given: Mapping[str, Any]
+    ) -> tuple[Context, list[str]]:
+        """The request, and the fields of the checkpoint's generation config that its processors are made of."""
+        seed = int(torch.randint(2**63 - 1, ())) if options.seed is None else options.seed
+        stop_tokens = options.stop_tokens(self.runner.vocab_size)
+        limit = min(len(ids) + options.max_new_tokens, self.runner.max_length or sys.maxsize)
+        ends = self.eos | defaults.ends
+        place = Place(ids, limit, ends | stop_tokens, self.runner.vocab_size, self.runner.device)
+        sampling, fields = with_checkpoint(options.sampling(), defaults, place, given)
+        context = Context(
             ids=ids,
             chance=Seeded(seed),
-            sampling=options.sampling(),
+            sampling=sampling,
             max_new_tokens=options.max_new_tokens,
             max_length=self.runner.max_length,
-            eos=options.stop_tokens(self.runner.vocab_size) | (frozenset() if options.ignore_eos else self.eos),
+            eos=stop_tokens if options.ignore_eos else stop_tokens | ends,
             keep_logits=options.logprobs is not None,
         )
+        return context, fields
 
 
 def load(

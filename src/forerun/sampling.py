@@ -1,8 +1,9 @@
 """From a row of logits to the law that is drawn from: the one place where temperature, filters and penalties act.
 
-Order, as in transformers: repetition, frequency and presence penalties, no-repeat n-gram, the caller's processors; then
-temperature, top-k, top-p, min-p. At temperature 0 the law is a point mass on the best token left by the first group, the
-lowest id among equals. A history-dependent step sees the full prefix of its own row, drafted tokens included.
+Order, as in transformers: processors that come before penalties; repetition, frequency and presence penalties, no-repeat
+n-gram, the other processors; then temperature, top-k, top-p, min-p, warpers. At temperature 0 the law is a point mass on the
+best token left by the first group, the lowest id among equals. A history-dependent step sees the full prefix of its own row,
+drafted tokens included.
 """
 
 from __future__ import annotations
@@ -10,9 +11,10 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 import torch
+import torch.nn.functional as F
 from torch import Tensor
 
-from .core import Sampling
+from .core import Processor, Sampling
 from .errors import InvalidLogits
 from .law import Categorical, Law, PointMass
 
@@ -25,7 +27,7 @@ def law(logits: Tensor, sampling: Sampling, prefix: Sequence[int] = (), prompt_l
 
     prefix is read only if sampling.uses_history. Raises InvalidLogits on NaN and on a row that allows no token.
     """
-    return _law(processed(logits, sampling, prefix, prompt_length), sampling)
+    return _law(processed(logits, sampling, prefix, prompt_length), sampling, logits)
 
 
 def ranked(
@@ -37,7 +39,7 @@ def ranked(
     raises.
     """
     scores = processed(logits, sampling, prefix, prompt_length)
-    own = _law(scores, sampling)
+    own = _law(scores, sampling, logits)
     probs = own.probs if isinstance(own, Categorical) else scores.float().softmax(-1)
     values, tokens = probs.topk(min(n, probs.shape[-1]))
     return own, [(token, p) for token, p in zip(tokens.tolist(), values.tolist(), strict=True) if p > 0]
@@ -51,10 +53,13 @@ def greedy_tokens(logits: Tensor) -> list[int]:
     return [int(token) for token in tokens.tolist()]
 
 
-def _law(scores: Tensor, sampling: Sampling) -> Law:
-    """The law of processed scores [V]."""
+def _law(scores: Tensor, sampling: Sampling, logits: Tensor) -> Law:
+    """The law of processed scores [V], which were made of logits."""
     best, token = scores.max(-1)
-    _check(float(best))
+    value = float(best)
+    if value != value and not bool(logits.isnan().any()):
+        raise InvalidLogits("no token is allowed here: the processors made NaN of the scores")
+    _check(value)
     if sampling.temperature == 0:
         return PointMass(int(token))
     if float(best) == torch.inf:
@@ -67,7 +72,7 @@ def processed(logits: Tensor, sampling: Sampling, prefix: Sequence[int], prompt_
     if not sampling.uses_history:
         return logits
     ids = torch.tensor(prefix, dtype=torch.long, device=logits.device)
-    scores = logits.float().clone()
+    scores = _called(sampling.before_penalties, ids, logits.float().clone(), sampling.width)
     known = scores.shape[0]  # a draft's vocabulary may be the smaller one
     if sampling.repetition_penalty != 1:
         seen = ids[ids < known].unique()
@@ -79,13 +84,23 @@ def processed(logits: Tensor, sampling: Sampling, prefix: Sequence[int], prompt_
         scores -= sampling.frequency_penalty * counts + sampling.presence_penalty * (counts > 0)
     if sampling.no_repeat_ngram:
         scores[[token for token in _repeating(prefix, sampling.no_repeat_ngram) if token < known]] = -torch.inf
-    for processor in sampling.processors:
+    return _called(sampling.processors, ids, scores, sampling.width)
+
+
+def _called(processors: Sequence[Processor], ids: Tensor, scores: Tensor, width: int | None) -> Tensor:
+    """Scores [V] after the processors, which are shown a row of `width` where that is more: many look tokens up by id."""
+    if not processors:
+        return scores
+    known = scores.shape[0]
+    if width is not None and width > known:
+        scores = F.pad(scores, (0, width - known), value=-torch.inf)
+    for processor in processors:
         scores = processor(ids[None], scores[None])[0]
-    return scores
+    return scores[:known]
 
 
 def warped(scores: Tensor, sampling: Sampling) -> Tensor:
-    """Scores [V] after temperature, top-k, top-p and min-p, in float32; what is filtered out is -inf."""
+    """Scores [V] after temperature, top-k, top-p, min-p and warpers, in float32; what is filtered out is -inf."""
     scores = scores.float() / sampling.temperature
     if 0 < sampling.top_k < scores.shape[-1]:
         scores = scores.masked_fill(scores < scores.topk(sampling.top_k).values[-1], -torch.inf)
@@ -94,6 +109,8 @@ def warped(scores: Tensor, sampling: Sampling) -> Tensor:
     if sampling.min_p > 0:
         probs = scores.softmax(-1)
         scores = scores.masked_fill(probs < sampling.min_p * probs.max(), -torch.inf)
+    for warper in sampling.warpers:
+        scores = warper(scores.new_zeros((1, 0), dtype=torch.long), scores[None])[0]
     return scores
 
 

@@ -65,3 +65,14 @@ def test_tokens_that_came_with_the_first_are_not_in_the_rate() -> None:
 
 def test_the_memory_that_a_method_held_is_measured(engine: forerun.Engine) -> None:
     assert ours(engine).answer(PROMPT, 3).peak_mb > 50
+
+
+@pytest.mark.parametrize("wanted", [True, False])
+def test_a_method_minds_the_generation_config_where_that_is_wanted(wanted: bool) -> None:
+    model = tiny_model("llama")
+    model.generation_config.suppress_tokens = list(range(0, 97, 2))
+    own = forerun.load(model)
+    expected = own.generate(PROMPT, max_new_tokens=6, generation_config=wanted).ids
+
+    assert Ours("none", "none", own, {}, wanted).answer(PROMPT, 6).ids == expected
+    assert all(token % 2 for token in expected) == wanted

@@ -40,6 +40,16 @@ def test_transformers_writes_in_every_mode_what_forerun_writes(folder: Path, mod
     assert set(versions) == {"transformers", "torch"}
 
 
+@pytest.mark.parametrize("wanted", [True, False])
+def test_transformers_minds_the_generation_config_where_forerun_does(tmp_path: Path, wanted: bool) -> None:
+    place = save_tiny(tmp_path / "penalised")
+    (place / "generation_config.json").write_text('{"suppress_tokens": [20, 21, 22], "repetition_penalty": 1.5}')
+    opened = {**options("plain"), "model": str(place), "generation_config": wanted}
+    _, answer = hf_generate.open_model(opened)
+    expected = forerun.load(place).generate(PROMPT, max_new_tokens=12, generation_config=wanted).ids
+    assert tuple(answered(answer, PROMPT, 12)["ids"]) == expected
+
+
 def test_transformers_stops_at_the_end_of_sequence(folder: Path) -> None:
     whole = forerun.load(folder).generate(PROMPT, max_new_tokens=12, ignore_eos=True).ids
     _, answer = hf_generate.open_model({**options("plain"), "model": str(folder), "eos": [whole[4]]})

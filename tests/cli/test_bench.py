@@ -13,7 +13,7 @@ from forerun.engine import load
 from forerun.errors import UnsupportedOption
 from forerun.system.file import write_system
 from forerun.system.value import System, target_of
-from forerun.testing import tiny_model
+from forerun.testing import END, save_tiny, tiny_model
 
 from .conftest import Ran
 
@@ -187,3 +187,17 @@ def test_pairs_are_split_at_the_first_equals_sign() -> None:
 def test_what_is_no_pair_is_refused(given: str) -> None:
     with pytest.raises(UnsupportedOption, match="--peer-python"):
         pairs([given], "--peer-python", ["vllm"])
+
+
+def test_a_checkpoints_generation_config_is_told_and_can_be_left_out(
+    forerun: Call, suite: Path, tmp_path: Path
+) -> None:
+    path = save_tiny(tmp_path / "penalised")
+    (path / "generation_config.json").write_text(json.dumps({"eos_token_id": END, "suppress_tokens": list(range(99))}))
+    given = (path, "--suite", suite, "--max-new-tokens", 6, "--threads", 1, "--per-category", 1)
+    files = tmp_path / "own.json", tmp_path / "bare.json"
+    for file, flags in zip(files, ((), ("--no-generation-config",)), strict=True):
+        assert forerun("bench", *given, "--json", file, *flags).status == 0
+    own, bare = (json.loads(file.read_text()) for file in files)
+
+    assert (own["generation_config"], bare["generation_config"]) == (["suppress_tokens"], [])

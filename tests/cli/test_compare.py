@@ -14,6 +14,7 @@ from forerun.bench.comparison import Comparison
 from forerun.bench.difference import Difference
 from forerun.cli import compare as module
 from forerun.cli.compare import own_questions, verdict
+from forerun.testing import END, save_tiny
 
 from .conftest import Ran
 
@@ -118,3 +119,23 @@ def test_a_verdict_is_told_in_words(margin: float, changes: dict[str, Any], word
     found = Comparison(_SIDE, _SIDE, Difference(0, 0, 2, 5, 6, margin), **given)
 
     assert words in verdict(found)
+
+
+def test_a_checkpoints_generation_config_acts_on_both_sides_and_can_be_left_out(forerun: Call, tmp_path: Path) -> None:
+    path = save_tiny(tmp_path / "penalised", max_position_embeddings=1024)
+    fields = {"eos_token_id": END, "repetition_penalty": 1.5, "num_beams": 4, "max_new_tokens": 3}
+    (path / "generation_config.json").write_text(json.dumps(fields))
+    refused = forerun("compare", path, *QUICK)
+    assert (refused.status, "num_beams=4" in refused.said) == (2, True)
+    assert json.loads(forerun("compare", path, *QUICK, "--json", "--no-generation-config").out)["identical"]
+
+    (path / "generation_config.json").write_text(json.dumps({**fields, "num_beams": 1}))
+    assert json.loads(forerun("compare", path, *QUICK, "--dtype", "float32", "--json").out)["identical"]
+
+
+def test_texts_are_measured_to_the_same_length_whatever_the_checkpoint_says() -> None:
+    assert module.LENGTH == {"max_new_tokens": 128}
+
+
+def test_a_comparison_with_sample_is_a_sampled_one(forerun: Call, tiny: str) -> None:
+    assert json.loads(forerun("compare", tiny, *QUICK, "--json", "--sample").out)["verdict"] in ("sampled", "equal")

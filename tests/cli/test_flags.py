@@ -4,7 +4,17 @@ import inspect
 from dataclasses import dataclass, fields
 from typing import Any, get_args
 
-from forerun.cli.flags import REQUEST, flag, recipe_flags, recipe_of, request_flags, request_of, spelling, takes
+from forerun.cli.flags import (
+    OPEN,
+    REQUEST,
+    flag,
+    recipe_flags,
+    recipe_of,
+    request_flags,
+    request_of,
+    spelling,
+    takes,
+)
 from forerun.options import Options
 
 # functions, and ids that a reader of text doesn't know
@@ -18,11 +28,23 @@ def test_every_option_of_a_request_that_can_be_written_has_a_flag() -> None:
     ]
 
 
-def test_the_flags_have_the_defaults_of_the_options() -> None:
+def test_flags_that_a_checkpoint_may_answer_are_left_open_and_the_others_have_the_defaults_of_the_options() -> None:
     defaults = {one.name: one.default for one in request_flags()}
+    left_open = {name for name in OPEN if defaults.pop(name) is None}
 
-    assert defaults.pop("stop") is None
+    assert left_open == OPEN
+    assert {"max_new_tokens", "temperature", "stop", "repetition_penalty", "do_sample"} < left_open
     assert Options(**defaults) == Options()
+
+
+def test_help_tells_who_answers_a_flag_that_is_left_open() -> None:
+    (limit,) = request_flags(only=("max_new_tokens",))
+
+    assert get_args(limit.annotation)[1].show_default == "the checkpoint's, else 128"
+
+
+def test_do_sample_is_written_as_sample() -> None:
+    assert [_written(one) for one in request_flags(only=("do_sample",))] == ["--sample/--no-sample"]
 
 
 def test_flags_can_be_left_out() -> None:

@@ -3,18 +3,20 @@ from __future__ import annotations
 import io
 import json
 from collections.abc import Callable
+from pathlib import Path
 from typing import Any
 
 import pytest
 
 import forerun as library
 from forerun.cli.generate import _summary
-from forerun.testing import save_tiny
+from forerun.testing import END, save_tiny
 
 from .conftest import Ran
 
 Call = Callable[..., Ran]
 SHORT = ("--max-new-tokens", "12")
+SWITCHES = {"speculate": True, "generation_config": True}
 
 
 @pytest.fixture(scope="module")
@@ -128,7 +130,7 @@ def test_every_option_of_a_request_reaches_the_engine(
     )
 
     assert ran.status == 0, ran.err
-    assert seen == {**given, "stop": ["x", "y"], "ignore_eos": True, "processed_logprobs": True, "speculate": True}
+    assert seen == {**given, "stop": ["x", "y"], "ignore_eos": True, "processed_logprobs": True, **SWITCHES}
 
 
 def test_a_seed_repeats_a_sampled_text(forerun: Call, tiny: str) -> None:
@@ -195,3 +197,65 @@ def test_the_closing_line_leaves_out_what_there_is_not(engine: library.Engine) -
     result = engine.generate([1, 2, 3], max_new_tokens=1)
 
     assert _summary(result, 0.0) == "1 tokens, ended by length"
+
+
+@pytest.fixture(scope="module")
+def opinionated(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """A checkpoint that would sample, and forbids half of the tokens."""
+    path = save_tiny(tmp_path_factory.mktemp("models") / "opinionated")
+    fields = {"do_sample": True, "temperature": 0.6, "top_p": 0.9, "suppress_tokens": list(range(0, 256, 2))}
+    (path / "generation_config.json").write_text(json.dumps({"eos_token_id": END, **fields}))
+    return path
+
+
+def test_a_checkpoint_that_would_sample_gets_one_line_and_a_greedy_text(forerun: Call, opinionated: Path) -> None:
+    ran = forerun("generate", opinionated, "hello", *SHORT, "--json")
+
+    assert ran.said == (
+        "decoding greedily; the checkpoint's generation config asks for sampling (temperature 0.6, top_p 0.9): add "
+        "--sample for that"
+    )
+    assert json.loads(ran.out)["applied"]["temperature"] == 0
+    for flags in (("--sample",), ("--temperature", "0"), ("--no-sample",), ("--no-generation-config",)):
+        assert forerun("generate", opinionated, "hello", *SHORT, "--json", *flags).said == ""
+
+
+def test_json_tells_what_was_in_force(forerun: Call, opinionated: Path) -> None:
+    def applied(*flags: str) -> Any:
+        return json.loads(forerun("generate", opinionated, "hello", *SHORT, "--json", *flags).out)["applied"]
+
+    assert applied()["checkpoint"] == ["suppress_tokens"]
+    assert applied("--sample")["checkpoint"] == ["temperature", "top_p", "suppress_tokens"]
+    warm = applied("--temperature", "0.8", "--top-k", "5")
+    assert (warm["temperature"], warm["top_k"], warm["top_p"]) == (0.8, 5, 0.9)
+    assert warm["checkpoint"] == ["top_p", "suppress_tokens"]
+    assert applied("--no-generation-config")["checkpoint"] == []
+
+
+def test_without_the_generation_config_the_text_is_another(forerun: Call, opinionated: Path) -> None:
+    own, bare = (
+        json.loads(forerun("generate", opinionated, "hello", *SHORT, "--json", *flags).out)["ids"]
+        for flags in ((), ("--no-generation-config",))
+    )
+
+    assert all(token % 2 or token >= 256 for token in own)
+    assert own != bare
+
+
+def test_what_a_checkpoint_asks_for_and_cannot_be_done_is_one_sentence(forerun: Call, tmp_path: Path) -> None:
+    path = save_tiny(tmp_path / "beams")
+    (path / "generation_config.json").write_text(json.dumps({"eos_token_id": END, "num_beams": 4}))
+    ran = forerun("generate", path, "hello", *SHORT)
+
+    assert ran.status == 2
+    assert "num_beams=4" in ran.said
+    assert "--no-generation-config" in ran.said
+    assert forerun("generate", path, "hello", *SHORT, "--no-generation-config").status == 0
+
+
+def test_a_text_is_as_long_as_the_checkpoint_says_unless_told(forerun: Call, tmp_path: Path) -> None:
+    path = save_tiny(tmp_path / "short")
+    (path / "generation_config.json").write_text(json.dumps({"max_new_tokens": 5}))
+
+    assert len(json.loads(forerun("generate", path, "hello", "--json").out)["ids"]) == 5
+    assert len(json.loads(forerun("generate", path, "hello", "--json", "--max-new-tokens", "7").out)["ids"]) == 7

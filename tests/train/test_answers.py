@@ -149,3 +149,36 @@ def test_states_come_by_on_the_way(engine: Engine, prompts: Path, tmp_path: Path
 def test_options_out_of_range_are_refused(name: str) -> None:
     with pytest.raises(ValueError, match=f"{name} must be at least 1, got 0"):
         AnswerOptions(**{name: 0})
+
+
+def test_a_checkpoints_generation_config_acts_is_noted_and_can_be_left_out(prompts: Path, tmp_path: Path) -> None:
+    tokenizer = tiny_tokenizer()
+    model = tiny_model("llama", vocab_size=len(tokenizer))
+    bare = load(model, tokenizer)
+    list(answer(bare, prompts, tmp_path / "bare.jsonl", OPTIONS))
+    model.generation_config.suppress_tokens = list(range(0, 256, 2))
+    model.generation_config.typical_p = 0.9
+    penalised = load(model, tokenizer)
+    drawn = AnswerOptions(max_new_tokens=6, temperature=1.0)
+    without = AnswerOptions(max_new_tokens=6, generation_config=False)
+
+    for name, options in (("own", OPTIONS), ("drawn", drawn), ("without", without)):
+        list(answer(penalised, prompts, tmp_path / f"{name}.jsonl", options))
+
+    def noted(name: str) -> Any:
+        return next(iter(lines(tmp_path / f"{name}.jsonl").values()))["made_by"].get("generation_config")
+
+    assert all(token % 2 for ids in ids_of(tmp_path / "own.jsonl") for token in ids if token < 256)
+    assert (noted("own"), noted("drawn")) == (["suppress_tokens"], ["suppress_tokens", "typical_p"])
+    assert (tmp_path / "without.jsonl").read_text() == (tmp_path / "bare.jsonl").read_text()
+
+
+def test_drawn_answers_are_filtered_by_nothing_but_what_the_file_tells(prompts: Path, tmp_path: Path) -> None:
+    tokenizer = tiny_tokenizer()
+    model = tiny_model("llama", vocab_size=len(tokenizer))
+    drawn = AnswerOptions(max_new_tokens=6, temperature=1.0, seed=4)
+    list(answer(load(model, tokenizer), prompts, tmp_path / "bare.jsonl", drawn))
+    model.generation_config.top_k, model.generation_config.min_p = 1, 0.5
+    list(answer(load(model, tokenizer), prompts, tmp_path / "filtered.jsonl", drawn))
+
+    assert ids_of(tmp_path / "filtered.jsonl") == ids_of(tmp_path / "bare.jsonl")

@@ -45,7 +45,7 @@ def compare(
             tick()
         return runs
 
-    ask(questions[0], max_new_tokens=min(options.get("max_new_tokens", WARM_UP), WARM_UP))
+    ask(questions[0], max_new_tokens=min(options.get("max_new_tokens") or WARM_UP, WARM_UP))
     begun = perf_counter()
     runs = [[ask(question) for question in questions]]
     while len(runs) < repeats and (perf_counter() - begun) * (1 + 1 / len(runs)) <= seconds:
@@ -67,8 +67,9 @@ def _check(engines: Sequence[Engine], questions: Sequence[Question], options: Ma
         raise ValueError(f"repeats must be at least 1, got {repeats}")
     if not engines or not questions:
         raise ValueError("a comparison needs at least one engine and one question")
-    if options.get("max_new_tokens", 2) < 2:
-        raise ValueError(f"max_new_tokens must be at least 2 to be timed, got {options['max_new_tokens']}")
+    longest = options.get("max_new_tokens")
+    if longest is not None and longest < 2:
+        raise ValueError(f"max_new_tokens must be at least 2 to be timed, got {longest}")
 
 
 def count_runs(engines: int, questions: Sequence[Question], repeats: int) -> int:
@@ -92,6 +93,6 @@ def _comparison(
         plain=plain,
         speculative=speculative,
         difference=found,
-        sampled=options.get("temperature", 0) > 0,
+        sampled=bool(options.get("do_sample") or options.get("temperature")),
         rounding_margin=rounding_margin(engine.runner.dtype, engine.runner.device),
     )

@@ -58,20 +58,26 @@ class Contestant(ABC):
 
 @final
 class Ours(Contestant):
-    """A method of forerun, in this process. All of them share one loaded model."""
+    """A method of forerun, in this process. All of them share one loaded model.
 
-    def __init__(self, name: str, baseline: str, engine: Engine, about: Mapping[str, Any]) -> None:
+    generation_config: whether the checkpoint's acts, as in options.Options.
+    """
+
+    def __init__(
+        self, name: str, baseline: str, engine: Engine, about: Mapping[str, Any], generation_config: bool = True
+    ) -> None:
         self.name = name
         self.baseline = baseline
         self.about = about
         self._engine = engine
+        self._options = {"seed": 0, "generation_config": generation_config}
 
     def answer(self, ids: Sequence[int], max_new_tokens: int) -> Sample:
         self._engine.forget()
         forget_peak()
         watch = Stopwatch(max_new_tokens, self._engine.eos)
         stats: Stats | None = None
-        for piece in self._engine.stream(list(ids), max_new_tokens=max_new_tokens, seed=0):
+        for piece in self._engine.stream(list(ids), max_new_tokens=max_new_tokens, **self._options):
             watch.emit(piece.ids)
             if piece.result is not None:
                 stats = piece.result.stats

@@ -36,6 +36,9 @@ def read_entrants(names: Sequence[str]) -> list[System]:
     return entrants
 
 
-def contestant_of(entrant: System, engine: Engine) -> Ours:
-    """The method on engine's model. Raises UnsupportedOption on an option that it has not, or another model than its own."""
-    return Ours(entrant.name, PLAIN, entrant.method_on(engine), entrant.method())
+def contestant_of(entrant: System, engine: Engine, generation_config: bool = True) -> Ours:
+    """The method on engine's model, with what its generation config asks for or without.
+
+    Raises UnsupportedOption on an option that the method has not, or another model than its own.
+    """
+    return Ours(entrant.name, PLAIN, entrant.method_on(engine), entrant.method(), generation_config)

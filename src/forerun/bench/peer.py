@@ -35,6 +35,7 @@ class PeerSettings:
     dtype: str
     context: int = 0
     eos: tuple[int, ...] = ()
+    generation_config: bool = True
     pythons: Mapping[str, str] = field(default_factory=dict)
     extra: Mapping[str, Mapping[str, Any]] = field(default_factory=dict)
 
@@ -114,6 +115,7 @@ def _open_mode(choice: PeerChoice, mode: str, form: str, python: str, settings: 
         "dtype": settings.dtype,
         "context": settings.context,
         "eos": list(settings.eos),
+        "generation_config": settings.generation_config,
         "settings": dict(settings.extra.get(choice.label, {})),
     }
     with ExitStack() as stack:

@@ -25,7 +25,8 @@ CONTEXT_SLACK = 64
 @dataclass(frozen=True, slots=True)
 class Session:
     """What is measured. settings says the peers' conditions, all but context and eos, which follow from the prompts and
-    the model. raw hands texts over without a chat template."""
+    the model. raw hands texts over without a chat template. generation_config: whether the checkpoint's acts, for
+    forerun and transformers; other peers never read it."""
 
     engine: Engine
     entrants: Sequence[System]
@@ -34,6 +35,7 @@ class Session:
     settings: PeerSettings
     max_new_tokens: int = 128
     raw: bool = False
+    generation_config: bool = True
 
     def prompts(self) -> list[list[int]]:
         """The first turn of each item as token ids, the same for every contestant."""
@@ -60,8 +62,13 @@ class Session:
             contestants: list[Contestant] = []
             for entrant in self.entrants:
                 opening(entrant.name)
-                contestants.append(contestant_of(entrant, self.engine))
-            settings = replace(self.settings, context=longest + CONTEXT_SLACK, eos=tuple(sorted(self.engine.eos)))
+                contestants.append(contestant_of(entrant, self.engine, self.generation_config))
+            settings = replace(
+                self.settings,
+                context=longest + CONTEXT_SLACK,
+                eos=tuple(sorted(self.engine.eos)),
+                generation_config=self.generation_config,
+            )
             for choice in self.peers:
                 opening(choice.label)
                 for peer in open_peer(choice, settings, failures):

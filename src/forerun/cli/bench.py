@@ -23,7 +23,7 @@ from ..cost import Cost
 from ..errors import UnsupportedOption
 from ..plotting import check_plotting
 from ..system.file import read_system
-from .flags import takes
+from .flags import request_flags, takes
 from .given import OPENING, PLAIN, Model, Raw, measured_with, open_engine
 from .screen import note, progress, show, show_table
 from .tuned import SystemFile, opened_as, tell_departures
@@ -37,7 +37,7 @@ Forms = Annotated[
 ]
 
 
-@takes(*OPENING)
+@takes(*OPENING, *request_flags(only=("generation_config",)))
 def bench(
     model: Model,
     suite: Suite,
@@ -76,6 +76,7 @@ def bench(
     if threads is not None:
         set_threads(threads)
     engine = open_engine(model, PLAIN, given)
+    acting = engine.checkpoint_defaults.fields if given["generation_config"] else []
     for entrant in entrants:
         entrant.check(engine.identity)
         tell_departures(entrant, engine, given)
@@ -83,13 +84,14 @@ def bench(
     if choices:
         models = {**peer_models(model, peer_dtype), **models}
     settings = PeerSettings(models, torch.get_num_threads(), peer_dtype, pythons=pythons)
-    session = Session(engine, entrants, items, choices, settings, max_new_tokens, raw)
+    session = Session(engine, entrants, items, choices, settings, max_new_tokens, raw, given["generation_config"])
     with progress("measuring", len(items)) as tick:
         report = session.run(tick, lambda name: note(f"opening {name}"))
     if cost is not None:
         add_predictions(report, cost)
     told = {"file": suite.name, "sha256": fingerprint(suite), "prompts": len(items)}
-    about = {**measured_with(engine, given["weights"]), "suite": told, "max_new_tokens": max_new_tokens}
+    limits = {"max_new_tokens": max_new_tokens, "generation_config": acting}
+    about = {**measured_with(engine, given["weights"]), "suite": told, **limits}
     _publish({**about, **report}, json_file, plots)
 
 

@@ -17,6 +17,7 @@ from ..bench.comparison import Comparison
 from ..bench.profile import Profile, profile_of
 from ..conditions import conditions
 from ..methods import DEFAULT_DRAFTER, DEFAULT_POLICY
+from ..options import Options
 from ..questions import Question, read_questions
 from .flags import request_flags, request_of, takes
 from .given import OPENING, RESERVED, AsJson, Drafter, Model, Policy, Raw
@@ -25,6 +26,8 @@ from .screen import note, progress, show, show_json, show_table
 from .tuned import SystemFile, choice_of
 
 UNTIMED = ("speculate", "logprobs", "processed_logprobs")
+# texts of every checkpoint are measured to the same length
+LENGTH = {"max_new_tokens": Options().max_new_tokens}
 
 
 @takes(*OPENING, *request_flags(without=UNTIMED), *method_flags(RESERVED))
@@ -45,7 +48,7 @@ def compare(
     **given: Any,
 ) -> None:
     """Measure a method against plain decoding. Exit status 1 if outputs differ by more than rounding explains."""
-    choice, request = choice_of(system, drafter, policy, context, given), request_of(given)
+    choice, request = choice_of(system, drafter, policy, context, given), {**LENGTH, **request_of(given)}
     questions = own_questions("repeating", "open") if prompts is None else read_questions(prompts)
     engine = choice.open(model)
     with progress("comparing", count_runs(1, questions, repeats)) as tick:

@@ -9,6 +9,7 @@ from typing import Annotated, Any, TypeVar, get_type_hints
 
 import typer
 
+from ..checkpoint_defaults import OPTIONS, OPTIONS_IF_DRAWN
 from ..options import Options
 
 R = TypeVar("R")
@@ -19,6 +20,7 @@ REQUEST = {
     "top_k": "Draw from the k most probable tokens (0: all).",
     "top_p": "Draw from the most probable tokens that hold this share (1: all).",
     "min_p": "Leave out tokens below this share of the best one's probability (0: none).",
+    "do_sample": "Draw tokens, at the checkpoint's temperature and filters where none are given.",
     "repetition_penalty": "Divide the score of tokens that occur already (1: off).",
     "frequency_penalty": "Lower a token's score for each time it was written (0: off).",
     "presence_penalty": "Lower a token's score if it was written (0: off).",
@@ -29,7 +31,12 @@ REQUEST = {
     "logprobs": "Report each token's log-probability and this many alternatives.",
     "processed_logprobs": "Report log-probabilities after penalties and filters, not the raw ones.",
     "speculate": "With --no-speculate, decode plainly.",
+    "generation_config": "With --no-generation-config, leave out what the checkpoint's generation config asks for.",
 }
+# what these are called, if not that
+WRITTEN = {"do_sample": "sample"}
+# what a checkpoint's generation config may say where nothing is given
+OPEN = frozenset({*OPTIONS.values(), *OPTIONS_IF_DRAWN, "do_sample"})
 
 
 def takes(*flags: inspect.Parameter) -> Callable[[Callable[..., Any]], Callable[..., Any]]:
@@ -43,12 +50,14 @@ def takes(*flags: inspect.Parameter) -> Callable[[Callable[..., Any]], Callable[
     return extend
 
 
-def flag(key: str, kind: Any, default: Any, panel: str, help: str, name: str | None = None) -> inspect.Parameter:
-    """A flag that arrives as keyword argument `key`; name is what it is called, if not that."""
+def flag(
+    key: str, kind: Any, default: Any, panel: str, help: str, name: str | None = None, shown: str | bool = True
+) -> inspect.Parameter:
+    """A flag that arrives as keyword argument `key`; name is what it is called, if not that, shown the default in help."""
     written = spelling(name or key)
     if kind in (bool, bool | None) and default is not False:
         written = f"{written}/--no-{written.removeprefix('--')}"
-    option = typer.Option(written, help=help, rich_help_panel=panel)
+    option = typer.Option(written, help=help, rich_help_panel=panel, show_default=shown)
     return inspect.Parameter(key, inspect.Parameter.KEYWORD_ONLY, default=default, annotation=Annotated[kind, option])
 
 
@@ -68,12 +77,22 @@ def spelling(name: str) -> str:
     return "--" + name.replace("_", "-")
 
 
-def request_flags(without: Collection[str] = ()) -> list[inspect.Parameter]:
-    """A flag for each field of Options that can be written on a command line."""
+def request_flags(without: Collection[str] = (), only: Collection[str] = tuple(REQUEST)) -> list[inspect.Parameter]:
+    """A flag for each field of Options that can be written on a command line; None is for those left open."""
     kinds = {**get_type_hints(Options), "stop": list[str]}
-    defaults = {field.name: field.default for field in fields(Options)} | {"stop": None}
-    names = [name for name in defaults if name in REQUEST and name not in without]
-    return [flag(name, kinds[name], defaults[name], "Request", REQUEST[name]) for name in names]
+    defaults = {field.name: field.default for field in fields(Options)}
+    return [
+        _open_flag(name, kinds[name], default)
+        if name in OPEN
+        else flag(name, kinds[name], default, "Request", REQUEST[name], WRITTEN.get(name))
+        for name, default in defaults.items()
+        if name in only and name not in without
+    ]
+
+
+def _open_flag(name: str, kind: Any, default: Any) -> inspect.Parameter:
+    shown = f"the checkpoint's, else {default}" if kind in (int, float) else False
+    return flag(name, kind | None, None, "Request", REQUEST[name], WRITTEN.get(name), shown)
 
 
 def request_of(given: Mapping[str, Any]) -> dict[str, Any]:

@@ -10,6 +10,7 @@ from typing import Annotated, Any
 import typer
 
 from ..answer import Result
+from ..checkpoint_defaults import CheckpointDefaults
 from ..engine import Engine
 from ..errors import UnsupportedOption
 from ..methods import DEFAULT_DRAFTER, DEFAULT_POLICY
@@ -43,6 +44,8 @@ def generate(
         raise ValueError("the prompt is empty; give at least one token")
     before = () if system_prompt is None else ({"role": "system", "content": system_prompt},)
     engine = choice.open(model)
+    if request["generation_config"] and not {"temperature", "do_sample"} & {*request}:
+        _tell_sampling(engine.checkpoint_defaults)
     asked = Question((text,), before).prompt((), chat=not raw and has_chat_template(engine.tokenizer))
     result, seconds = _answer(engine, asked, request, quiet=as_json)
     lossy = engine.lossy
@@ -53,6 +56,14 @@ def generate(
         note(_summary(result, seconds))
     if lossy:
         note("lossy: sampled text does not follow the model's own law with this verification")
+
+
+def _tell_sampling(defaults: CheckpointDefaults) -> None:
+    """A line where the checkpoint would draw tokens by itself."""
+    if defaults.samples:
+        values = {**defaults.options_if_drawn, **defaults.warpers}
+        told = ", ".join(f"{name} {value:g}" for name, value in values.items()) or "no filters"
+        note(f"decoding greedily; the checkpoint's generation config asks for sampling ({told}): add --sample for that")
 
 
 def _answer(engine: Engine, prompt: Any, request: dict[str, Any], quiet: bool) -> tuple[Result, float]:
@@ -76,6 +87,7 @@ def _described(result: Result, seconds: float) -> dict[str, Any]:
         "prompt_tokens": result.prompt_tokens,
         "tokens_per_second": result.stats.decoded / seconds if seconds and result.stats.decoded else None,
         "stats": result.stats.as_dict(),
+        "applied": dict(result.applied),
         "logprobs": None if result.logprobs is None else [asdict(one) for one in result.logprobs],
     }
 

@@ -36,7 +36,7 @@ OPENING = tuple(
     )
 )
 # what the commands' own flags are called, so that no method's option takes their place
-OWN = ("model", "prompt", "raw", "json", "system", "system_prompt", "prompts", "repeats", "profile", "help")
+OWN = ("model", "prompt", "raw", "json", "sample", "system", "system_prompt", "prompts", "repeats", "profile", "help")
 RESERVED = (*OWN, *(one.name for one in OPENING))
 PLAIN = Method("none", "fixed", {}, {})
 

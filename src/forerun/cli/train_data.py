@@ -13,7 +13,7 @@ from ..models.identity import Identity
 from ..train.answers import AnswerOptions, answer
 from ..train.prompts import PromptOptions, read_openings, sample_prompts, texts_of
 from ..train.states import StateStore
-from .flags import takes
+from .flags import request_flags, takes
 from .given import OPENING, PLAIN, AsJson, Model, open_engine
 from .screen import note, progress, show, show_json
 from .train_lines import SkipBad, counting, skipped_as_dict, tell_skipped
@@ -65,7 +65,7 @@ def prompts(
     _end({"prompts": held, "seconds": perf_counter() - begun, "file": str(output)}, as_json)
 
 
-@takes(*OPENING)
+@takes(*OPENING, *request_flags(only=("generation_config",)))
 def answers(
     model: Model,
     prompts: Annotated[Path, typer.Argument(help="Prompts: JSON lines with prompt, messages or turns.")],
@@ -89,7 +89,12 @@ def answers(
 ) -> None:
     """Let the model answer prompts, many at a time, as data to train a draft on. Goes on after a kill."""
     options = AnswerOptions(
-        max_new_tokens=max_new_tokens, temperature=temperature, top_p=top_p, max_prompt=max_prompt, seed=seed
+        max_new_tokens=max_new_tokens,
+        temperature=temperature,
+        top_p=top_p,
+        max_prompt=max_prompt,
+        seed=seed,
+        generation_config=given["generation_config"],
     )
     unwanted = texts_of(exclude or ())
     engine = open_engine(model, PLAIN, given)

@@ -14,10 +14,13 @@ from ..questions import has_chat_template, questions_in
 from .prompts import plain
 from .states import StateStore, name_of, recorder
 
+# made_by tells the law of drawn answers by temperature and top_p
+NO_OTHER_FILTERS = {"top_k": 0, "min_p": 0.0}
+
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class AnswerOptions:
-    """How prompts are answered: greedily unless temperature is above 0.
+    """How prompts are answered: greedily unless temperature is above 0. generation_config as in options.Options.
 
     Prompts of more than max_prompt tokens are left out, and such as leave the model no room for an answer.
     """
@@ -27,6 +30,7 @@ class AnswerOptions:
     top_p: float = 1.0
     seed: int = 0
     max_prompt: int = 1024
+    generation_config: bool = True
 
     def __post_init__(self) -> None:
         for name in ("max_new_tokens", "max_prompt"):
@@ -51,7 +55,9 @@ def answer(
     the file's answers were made by another model or with other options, and on a line that asks nothing; with skipped such
     lines are counted there and left out.
     """
-    made_by = {**asdict(options), "model": engine.identity.weights}
+    made_by = {**_told(options), "model": engine.identity.weights}
+    if options.generation_config and (fields := _acting(engine, options)):
+        made_by["generation_config"] = fields
     with Lines(path) as lines:
         known = {str(entry.get("id")) for entry in _of_the_same(lines, made_by)}
         asked = _asked(engine, prompts, options.max_prompt, exclude, skipped)
@@ -62,6 +68,8 @@ def answer(
             "max_new_tokens": options.max_new_tokens,
             "temperature": options.temperature,
             "top_p": options.top_p,
+            **NO_OTHER_FILTERS,
+            "generation_config": options.generation_config,
         }
         requests = [(ids, {**given, "seed": _seed(options.seed, name)}) for name, ids in missing]
         asking = engine if states is None else engine.using(recorder(states.layers, states.add))
@@ -79,6 +87,20 @@ def answer(
             )
             done, tokens = done + 1, tokens + len(result.ids)
             yield done, total, tokens
+
+
+def _acting(engine: Engine, options: AnswerOptions) -> list[str]:
+    """The fields of the checkpoint's generation config that have a part in the answers."""
+    defaults = engine.checkpoint_defaults
+    return [
+        *(name for name in defaults.fields if name != "max_new_tokens"),
+        *(defaults.warpers if options.temperature else ()),
+    ]
+
+
+def _told(options: AnswerOptions) -> dict[str, Any]:
+    """The options as they stand in the file."""
+    return {name: value for name, value in asdict(options).items() if name != "generation_config"}
 
 
 def _asked(

@@ -116,6 +116,7 @@ def _wave(
         "top_p": options.top_p,
         "max_new_tokens": options.max_tokens,
         "stop_token_ids": (end,),
+        "generation_config": False,  # which is meant for the assistant's turns
     }
     ids = {text: _ids(engine.tokenizer, text) for text in options.openings}
     begun = [ids[options.openings[number % len(options.openings)]] for number in attempts]

@@ -143,5 +143,7 @@ def record_missing(
     """Let the model read the texts whose states the store lacks."""
     reading = engine.using(recorder(store.layers, store.add))
     missing = sorted((list(text) for text in texts if text not in store), key=len)
-    for _ in reading.each(((text, {"max_new_tokens": 1}) for text in missing), max_batch=max_batch):
+    # what is written is thrown away, so the checkpoint needn't have its say
+    options = {"max_new_tokens": 1, "generation_config": False}
+    for _ in reading.each(((text, options) for text in missing), max_batch=max_batch):
         tick()

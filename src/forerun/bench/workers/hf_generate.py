@@ -33,6 +33,8 @@ def open_model(options: dict[str, Any]) -> tuple[dict[str, str], Any]:
     device = options["settings"].get("device", "cpu")
     dtype = getattr(torch, options["dtype"])
     model = transformers.AutoModelForCausalLM.from_pretrained(options["model"], dtype=dtype).to(device).eval()
+    if not options.get("generation_config", True):
+        model.generation_config = transformers.GenerationConfig()
     speculation = {
         "plain": {},
         "lookup": {"prompt_lookup_num_tokens": options["settings"].get("prompt_lookup_num_tokens", 10)},

@@ -2,7 +2,8 @@
 
     python wire.py WORKER.py
     {"do": "describe"}                                   -> {"modes": [...], "model": "hf" or "gguf"}
-    {"do": "open", "mode", "model", "threads", "dtype", "context", "eos", "settings"}  -> {"versions": {...}}
+    {"do": "open", "mode", "model", "threads", "dtype", "context", "eos", "generation_config", "settings"}
+                                                         -> {"versions": {...}}
     {"do": "answer", "ids": [...], "max_new_tokens": n}  -> {"ids", "first_tokens", "first_seconds", "decode_seconds", ...}
 
 A request that fails is answered with {"error": sentence}. A worker file defines MODES, MODEL and open_model(options), which
