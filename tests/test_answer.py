@@ -68,6 +68,27 @@ def test_a_stop_string_stops_and_drops_the_rest_of_the_round() -> None:
     assert TOKENIZER.decode(result.ids) == "abcd"
 
 
+def test_a_stop_string_that_is_a_special_token_stops() -> None:
+    request = context()
+    answer = Answer(request, TOKENIZER, stop=("<user>",), logprobs=LogprobOptions())
+    logits = torch.zeros(5, VOCABULARY)
+    pieces = [*answer.take(round_of("ab<user>cd", 4, request, logits)), answer.end()]
+    result = pieces[-1].result
+    assert result is not None
+    assert (result.text, result.finish_reason) == ("ab", "stop")
+    assert TOKENIZER.decode(result.ids) == "ab<user>"
+    assert result.logprobs is not None
+    assert [entry.token for entry in result.logprobs] == list(result.ids)
+
+
+def test_a_stop_string_spans_special_tokens_and_text() -> None:
+    request = context()
+    answer = Answer(request, TOKENIZER, stop=("b<assistant>c", "never"))
+    pieces = [*answer.take(round_of("ab<assistant>cd", 4, request)), answer.end()]
+    assert "".join(piece.text for piece in pieces) == "a"
+    assert answer.stopped()
+
+
 def test_text_held_back_for_a_stop_string_comes_at_the_end() -> None:
     request = context(max_new_tokens=3)
     answer = Answer(request, TOKENIZER, stop=("cde",))

@@ -11,7 +11,7 @@ from torch import Tensor
 from .core import Context, Round
 from .sampling import processed, warped
 from .stats import Stats
-from .text import Detokenizer, StopScanner
+from .text import TextStream
 
 
 @dataclass(frozen=True, slots=True)
@@ -68,8 +68,7 @@ class Answer:
         self, context: Context, tokenizer: Any | None, stop: Sequence[str] = (), logprobs: LogprobOptions | None = None
     ) -> None:
         self._context = context
-        self._detokenizer = None if tokenizer is None else Detokenizer(tokenizer)
-        self._scanner = StopScanner(stop)
+        self._text = None if tokenizer is None else TextStream(tokenizer, stop)
         self._logprob_options = logprobs
         self._logprobs: list[TokenLogprob] = []
         self._ids: list[int] = []
@@ -78,7 +77,7 @@ class Answer:
 
     def stopped(self) -> bool:
         """Whether a stop string was completed: no more rounds are wanted."""
-        return self._scanner.found is not None
+        return self._text is not None and self._text.found is not None
 
     def take(self, round: Round) -> Iterator[Piece]:
         """The round's tokens one at a time, as far as the answer goes."""
@@ -87,33 +86,25 @@ class Answer:
             if self._logprob_options is not None and round.logits is not None:
                 self._logprobs.append(self._logprob(round.logits[i], token, self._logprob_options))
             self._ids.append(token)
-            text = self._show("" if self._detokenizer is None else self._detokenizer.push(token))
+            text = "" if self._text is None else self._text.push(token)
+            self._texts.append(text)
             yield Piece(text, (token,), drafted=i < len(round.verdict.path))
-            if self._scanner.found is not None:
+            if self.stopped():
                 return
 
     def end(self) -> Piece:
         """The rest of the text and the result."""
-        rest = ""
-        if self._scanner.found is None:
-            if self._detokenizer is not None:
-                rest = self._show(self._detokenizer.flush())
-            self._texts.append(self._scanner.flush())
-            rest += self._texts[-1]
+        rest = "" if self._text is None else self._text.flush()
+        self._texts.append(rest)
         result = Result(
-            text=None if self._detokenizer is None else "".join(self._texts),
+            text=None if self._text is None else "".join(self._texts),
             ids=tuple(self._ids),
             logprobs=None if self._logprob_options is None else tuple(self._logprobs),
             stats=self._stats,
-            finish_reason="stop" if self._scanner.found is not None else self._context.finish_reason or "length",
+            finish_reason="stop" if self.stopped() else self._context.finish_reason or "length",
             prompt_tokens=self._context.prompt_length,
         )
         return Piece(rest, (), result=result)
-
-    def _show(self, text: str) -> str:
-        shown = self._scanner.push(text)
-        self._texts.append(shown)
-        return shown
 
     def _logprob(self, logits: Tensor, token: int, options: LogprobOptions) -> TokenLogprob:
         scores = logits.float()
