@@ -34,13 +34,10 @@ class AheadDraft(Drafter):
 
     branches = True
 
-    def __init__(
-        self, target: Sequence, pool: Pool, exit_layer: int, identity: str = "", partial: bool = False
-    ) -> None:
+    def __init__(self, target: Sequence, pool: Pool, exit_layer: int, identity: str = "") -> None:
         self.taps = frozenset({exit_layer})
         self.identity = identity
         self._target, self._pool, self._exit = target, pool, exit_layer
-        self.partial = partial
         self._last = pool.runner.num_layers
         self._own_taps = frozenset({self._last})
         self._own: Sequence | None = None
@@ -98,13 +95,10 @@ class ExitDraft(Drafter):
 
     branches = True
 
-    def __init__(
-        self, target: Sequence, pool: Pool, exit_layer: int, identity: str = "", partial: bool = False
-    ) -> None:
+    def __init__(self, target: Sequence, pool: Pool, exit_layer: int, identity: str = "") -> None:
         self.taps = frozenset({exit_layer})
         self.identity = identity
         self._target, self._pool, self._exit = target, pool, exit_layer
-        self.partial = partial
         self._plan = LayerPlan.early_exit(exit_layer, target.runner.num_layers)
         self._own: Sequence | None = None
 
@@ -160,4 +154,4 @@ def build(parts: Parts, *, adapter: str, vocabulary: int = 0, weights: str = "")
     identity = f"exit_adapter {file.digest} at layer {exit_layer}"
     if vocabulary:
         identity += f", {vocabulary} tokens"
-    return lambda target: kind(target, pool, exit_layer, identity, bool(vocabulary))
+    return lambda target: kind(target, pool, exit_layer, identity)

@@ -44,7 +44,7 @@ POLICIES: Registry[Callable[..., PolicyFactory]] = Registry("policy")
 def confidence(step: Step) -> float:
     """The draft's probability of its token: of the law it was drawn from, else the softmax of its unprocessed row.
 
-    1 for a drafter that gives neither (lookup). For a step of several nodes, the largest.
+    1 for a drafter that gives neither (lookup), 0 where the row has no softmax. For a step of several nodes, the largest.
     """
     if step.signals is not None:
         return step.signals.confidence
@@ -53,7 +53,8 @@ def confidence(step: Step) -> float:
     values: list[float] = []
     for i, (token, law) in enumerate(zip(step.tokens, step.laws, strict=True)):
         row = step.logits[min(i, step.logits.shape[0] - 1)]
-        values.append(law.probability(token) if law else float((row[token].float() - row.float().logsumexp(-1)).exp()))
+        probability = law.probability(token) if law else float((row[token].float() - row.float().logsumexp(-1)).exp())
+        values.append(0.0 if probability != probability else probability)
     return max(values)
 
 
