@@ -32,25 +32,29 @@ async def decode(target: Sequence, drafter: Drafter, policy: LengthPolicy, conte
     clock.lap("forward")
     yield _finish(Draft(), _decide(Draft(), rows.logits, context, clock), rows.logits, context, clock)
     failed = 0  # drafts in a row that no processor spoilt, and that held nothing for the drafter's row was no law
-    while context.finish_reason is None:
-        clock = _Clock()
-        held_back = policy.should_stop([])
-        asked = not held_back and failed < MOST_FAILED
-        steps, unused = await _collect(drafter, policy, context) if asked else ([], Unused())
-        failed = 0 if steps else failed + (unused.effort.invalid > 0 and not context.sampling.processors)
-        draft = Draft.of(steps, unused.effort)
-        clock.lap("draft")
-        clock.add("draft_forward", sum(step.forward_seconds for step in steps) + unused.seconds)
-        rows = await target.complete(
-            [context.ids[-1], *draft.tokens], [ROOT, *(parent + 1 for parent in draft.parents)], drafter.taps
-        )
-        clock.lap("forward")
-        verdict = _decide(draft, rows.logits, context, clock, drafter.rule)
-        target.keep([0, *(node + 1 for node in verdict.path)])
-        clock.lap("keep")
-        round = _finish(draft, verdict, rows.logits, context, clock, held_back)
-        policy.observe(steps, round)
-        yield round
+    policy.begin(drafter.unread(context.ids), context.room)
+    try:
+        while context.finish_reason is None:
+            clock = _Clock()
+            held_back = policy.should_stop([])
+            asked = not held_back and failed < MOST_FAILED
+            steps, unused = await _collect(drafter, policy, context) if asked else ([], Unused())
+            failed = 0 if steps else failed + (unused.effort.invalid > 0 and not context.sampling.processors)
+            draft = Draft.of(steps, unused.effort)
+            clock.lap("draft")
+            clock.add("draft_forward", sum(step.forward_seconds for step in steps) + unused.seconds)
+            rows = await target.complete(
+                [context.ids[-1], *draft.tokens], [ROOT, *(parent + 1 for parent in draft.parents)], drafter.taps
+            )
+            clock.lap("forward")
+            verdict = _decide(draft, rows.logits, context, clock, drafter.rule)
+            target.keep([0, *(node + 1 for node in verdict.path)])
+            clock.lap("keep")
+            round = _finish(draft, verdict, rows.logits, context, clock, held_back)
+            policy.observe(steps, round)
+            yield round
+    finally:
+        policy.end()
 
 
 async def _collect(drafter: Drafter, policy: LengthPolicy, context: Context) -> tuple[list[Step], Unused]:

@@ -52,6 +52,10 @@ class Drafter(ABC):
         are no law, of a model that overflows or under processors, end the draft; they are no error.
         """
 
+    def unread(self, ids: Series[int]) -> int:
+        """How many tokens of this text its first forward has to read, 0 for a drafter that reads none of its own."""
+        return 0
+
     async def begin(self, context: Context) -> Rows | None:
         """The row behind the pending token, at the start of a round; None where nothing can be drafted."""
         raise UnsupportedOption(f"a {type(self).__name__} has no law to branch from; {WITH_LAW}")

@@ -77,6 +77,9 @@ class Branched(Drafter):
             self.forwards.append(len(rows.logits))
         return rows
 
+    def unread(self, ids: Series[int]) -> int:
+        return self.inner.unread(ids)
+
     async def read(self, ids: Series[int], given: int) -> Rows:
         return await self.inner.read(ids, given)
 

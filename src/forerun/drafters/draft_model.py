@@ -24,7 +24,7 @@ from ..models.draft_file import read_draft
 from ..models.plan import FULL, LayerPlan
 from ..models.pool import Pool
 from ..models.request import Rows
-from ..models.sequence import Sequence
+from ..models.sequence import Sequence, shared_prefix
 from .base import DRAFTERS, Drafter, DrafterFactory, Parts
 from .chain import chained
 from .vocabulary import first_ranked
@@ -51,6 +51,10 @@ class ModelDraft(Drafter):
     def draft(self, context: Context) -> AsyncGenerator[Step]:
         return chained(self, context)
 
+    def unread(self, ids: Series[int]) -> int:
+        known = self._known(ids)
+        return len(known) - shared_prefix(self._taken(known).ids, known) if self._fits([len(ids)]) else 0
+
     async def begin(self, context: Context) -> Rows | None:
         self._ends = [len(context.ids)]
         if not self._fits(self._ends):
@@ -58,9 +62,12 @@ class ModelDraft(Drafter):
         # processors may count on the scores of all the target's tokens
         self._widens = bool(context.sampling.processors)
         ids = self._known(context.ids)
+        return self._shown(await self._taken(ids).sync(ids))
+
+    def _taken(self, ids: Series[int]) -> Sequence:
         if self._sequence is None:
             self._sequence = self._pool.take(ids)
-        return self._shown(await self._sequence.sync(ids))
+        return self._sequence
 
     async def extend(self, tokens: Series[int], parents: Series[int]) -> Rows | None:
         assert self._sequence is not None
@@ -90,10 +97,9 @@ class ModelDraft(Drafter):
 
     async def read(self, ids: Series[int], given: int) -> Rows:
         ids = self._known(ids)
-        if self._sequence is None:
-            self._sequence = self._pool.take(ids)
-        await self._sequence.sync(ids[: given - 1])
-        return self._shown(await self._sequence.forward(ids[given - 1 :]))
+        sequence = self._taken(ids)
+        await sequence.sync(ids[: given - 1])
+        return self._shown(await sequence.forward(ids[given - 1 :]))
 
     def close(self) -> None:
         if self._sequence is not None:

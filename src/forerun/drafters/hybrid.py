@@ -41,6 +41,9 @@ class Hybrid(Drafter):
             if found:
                 return
 
+    def unread(self, ids: Series[int]) -> int:
+        return self._drafters[1].unread(ids)
+
     async def read(self, ids: Series[int], given: int) -> Rows:
         """The other drafter's rows; lookup has none."""
         return await self._drafters[1].read(ids, given)

@@ -25,6 +25,9 @@ class LengthPolicy(ABC):
 
     trained_for: Pair | None = None
 
+    def begin(self, unread: int, room: int) -> None:  # noqa: B027
+        """A request begins: its first draft has so many tokens to read first, and it may have `room` more tokens."""
+
     @abstractmethod
     def should_stop(self, steps: Sequence[Step]) -> bool:
         """Whether the draft made of these steps is long enough.
@@ -34,6 +37,9 @@ class LengthPolicy(ABC):
 
     def observe(self, steps: Sequence[Step], round: Round) -> None:  # noqa: B027
         """Learn from a finished round: the draft's signals, the verdict and the times."""
+
+    def end(self) -> None:  # noqa: B027
+        """The request has ended, by itself or by its caller."""
 
 
 PolicyFactory = Callable[[], LengthPolicy]
