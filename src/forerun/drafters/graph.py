@@ -13,7 +13,7 @@ from __future__ import annotations
 
 from collections.abc import AsyncGenerator
 from collections.abc import Sequence as Series
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any, final
 
 import torch
@@ -93,7 +93,7 @@ class GraphDraft(Branched):
             offers = [Chosen(list(known[copy.source].best.items()), copy.confidence) for copy in level]
             taken = best_first(offers, nodes, self._limits.prices)
             if not taken:
-                self.unused = Unused(effort, seconds)
+                self.unused = Unused(replace(effort, saved=0), seconds)
                 return
             parents = [level[index] for index, _ in taken]
             children = [child for _, child in taken]
