@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any, final
 
 from torch import Tensor
@@ -16,7 +17,7 @@ from .text import TextStream
 
 @dataclass(frozen=True, slots=True)
 class TokenLogprob:
-    """An emitted token's log-probability under the target, and the most probable tokens there, best first."""
+    """An emitted token's log-probability under the target, and the most probable of the possible tokens there, best first."""
 
     token: int
     logprob: float
@@ -81,8 +82,9 @@ class Answer:
 
     def take(self, round: Round) -> Iterator[Piece]:
         """The round's tokens one at a time, as far as the answer goes."""
-        self._stats.add(round)
+        used = 0
         for i, token in enumerate(round.tokens):
+            used += 1
             if self._logprob_options is not None and round.logits is not None:
                 self._logprobs.append(self._logprob(round.logits[i], token, self._logprob_options))
             self._ids.append(token)
@@ -90,7 +92,8 @@ class Answer:
             self._texts.append(text)
             yield Piece(text, (token,), drafted=i < len(round.verdict.path))
             if self.stopped():
-                return
+                break
+        self._stats.add(replace(round, tokens=round.tokens[:used]))
 
     def end(self) -> Piece:
         """The rest of the text and the result."""
@@ -115,5 +118,6 @@ class Answer:
             scores = warped(scores, sampling) if sampling.temperature else scores
         values = scores.log_softmax(-1)
         best = values.topk(min(options.top, values.shape[-1]))
-        top = tuple(zip(best.indices.tolist(), best.values.tolist(), strict=True))
+        alternatives = zip(best.indices.tolist(), best.values.tolist(), strict=True)
+        top = tuple((other, value) for other, value in alternatives if value > -math.inf)
         return TokenLogprob(token, float(values[token]), top)

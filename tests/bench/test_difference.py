@@ -70,6 +70,7 @@ def test_a_repeated_run_that_is_shorter_tells_no_margin() -> None:
     assert preferred_by(told, 0, 4, 3) == -1
     assert preferred_by(told, 1, 3, 4) == math.inf
     assert preferred_by(told, 0, 9, 3) == -1  # not among the candidates: at most the last one
+    assert preferred_by(told, 0, 3, 9) == math.inf  # fewer candidates than asked for: the others are impossible
 
 
 def test_penalties_count_in_the_margin(engine: forerun.Engine) -> None:

@@ -83,9 +83,10 @@ def _margin(
 
 
 def preferred_by(logprobs: Sequence[TokenLogprob], at: int, mine: int, theirs: int) -> float:
-    """log p(mine) - log p(theirs) at a position; infinite where the text is shorter, so that nothing is known there."""
+    """log p(mine) - log p(theirs) at a position; infinite where theirs is impossible, and where the text is shorter."""
     if at >= len(logprobs):
         return math.inf
     top = dict(logprobs[at].top)
     least = min(top.values())
-    return top.get(mine, least) - top.get(theirs, least)
+    other = top.get(theirs, least if len(top) >= CANDIDATES else -math.inf)
+    return top.get(mine, least) - other
