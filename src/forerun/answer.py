@@ -17,7 +17,7 @@ from .text import TextStream
 
 @dataclass(frozen=True, slots=True)
 class TokenLogprob:
-    """An emitted token's log-probability under the target, and the most probable of the possible tokens there, best first."""
+    """An emitted token's log-probability under the target, and the most probable possible tokens there, best first."""
 
     token: int
     logprob: float
