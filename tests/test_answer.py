@@ -66,6 +66,28 @@ def test_a_stop_string_stops_and_drops_the_rest_of_the_round() -> None:
     assert result is not None
     assert (result.text, result.finish_reason) == ("ab", "stop")
     assert TOKENIZER.decode(result.ids) == "abcd"
+    assert result.stats.tokens == len(result.ids) == 4
+
+
+def test_a_stop_string_that_is_a_special_token_stops() -> None:
+    request = context()
+    answer = Answer(request, TOKENIZER, stop=("<user>",), logprobs=LogprobOptions())
+    logits = torch.zeros(5, VOCABULARY)
+    pieces = [*answer.take(round_of("ab<user>cd", 4, request, logits)), answer.end()]
+    result = pieces[-1].result
+    assert result is not None
+    assert (result.text, result.finish_reason) == ("ab", "stop")
+    assert TOKENIZER.decode(result.ids) == "ab<user>"
+    assert result.logprobs is not None
+    assert [entry.token for entry in result.logprobs] == list(result.ids)
+
+
+def test_a_stop_string_spans_special_tokens_and_text() -> None:
+    request = context()
+    answer = Answer(request, TOKENIZER, stop=("b<assistant>c", "never"))
+    pieces = [*answer.take(round_of("ab<assistant>cd", 4, request)), answer.end()]
+    assert "".join(piece.text for piece in pieces) == "a"
+    assert answer.stopped()
 
 
 def test_text_held_back_for_a_stop_string_comes_at_the_end() -> None:
@@ -120,6 +142,18 @@ def test_processed_logprobs_see_each_tokens_own_prefix() -> None:
     assert result.logprobs is not None
     fresh, repeated = (entry.logprob for entry in result.logprobs)
     assert fresh - repeated == pytest.approx(0.5, abs=0.01)
+
+
+def test_alternatives_that_filters_leave_no_chance_are_not_told() -> None:
+    request = context(sampling=Sampling(temperature=1.0, top_k=2))
+    answer = Answer(request, TOKENIZER, logprobs=LogprobOptions(top=5, processed=True))
+    logits = torch.randn(1, VOCABULARY, generator=torch.Generator().manual_seed(1))
+    logits[0, TOKENIZER("a").input_ids[0]] = 9.0
+    list(answer.take(round_of("a", 0, request, logits)))
+    result = answer.end().result
+    assert result is not None
+    assert result.logprobs is not None
+    assert [token for token, _ in result.logprobs[0].top] == logits[0].topk(2).indices.tolist()
 
 
 def test_no_logprobs_unless_asked_for() -> None:

@@ -25,6 +25,7 @@ def test_a_drafts_effort_is_the_sum_of_its_steps() -> None:
     steps = [Step((4,), (ROOT,), (None,), effort=Effort(1, 2, 3)), Step((5,), (0,), (None,), effort=Effort(4, 5, 6))]
     assert Draft.of(steps).effort == Effort(forwards=5, merged=7, saved=9)
     assert Draft.of([]).effort == Draft().effort == Effort(0, 0, 0)
+    assert Draft.of(steps, Effort(1, invalid=1)).effort == Effort(6, 7, 9, 1)
 
 
 @pytest.mark.parametrize(("parents", "node"), [((0,), 0), ((-2,), 0), ((ROOT, 1), 1), ((ROOT, 0, 2), 2)])

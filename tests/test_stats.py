@@ -101,6 +101,8 @@ def test_the_drafters_effort_and_the_rows_verified_are_counted() -> None:
     stats = Stats([prefill(), turn(graph, 1), turn(chain(), 0), turn(graph, 0)])
     assert (stats.draft_forwards, stats.merged, stats.rows_saved) == (4, 2, 2)
     assert stats.rows_verified == 4 + 1 + 4
+    stats.add(turn(Draft(effort=Effort(forwards=1, invalid=1)), 0))
+    assert (stats.draft_forwards, stats.invalid_rows) == (5, 1)
     stats.merge(Stats([turn(graph, 0)]))
     told = stats.as_dict()
-    assert [told[name] for name in ("draft_forwards", "merged", "rows_saved", "rows_verified")] == [6, 3, 3, 13]
+    assert [told[name] for name in ("draft_forwards", "merged", "rows_saved", "rows_verified")] == [7, 3, 3, 14]

@@ -57,7 +57,7 @@ class Spoilt(Drafter):
     def __init__(self, inner: Drafter, answers: Answers, share: float, vocabulary: int) -> None:
         self._inner, self._answers, self._share, self._vocabulary = inner, answers, share, vocabulary
         self.identity = f"spoilt {inner.identity}"
-        self.taps, self.partial = inner.taps, inner.partial
+        self.taps = inner.taps
 
     async def draft(self, context: Context) -> AsyncGenerator[Step]:
         known, place = len(context.ids), 0

@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import Any, final
 
 from torch import Tensor
@@ -11,12 +12,12 @@ from torch import Tensor
 from .core import Context, Round
 from .sampling import processed, warped
 from .stats import Stats
-from .text import Detokenizer, StopScanner
+from .text import TextStream
 
 
 @dataclass(frozen=True, slots=True)
 class TokenLogprob:
-    """An emitted token's log-probability under the target, and the most probable tokens there, best first."""
+    """An emitted token's log-probability under the target, and the most probable possible tokens there, best first."""
 
     token: int
     logprob: float
@@ -76,8 +77,7 @@ class Answer:
     ) -> None:
         self._context = context
         self._applied = {} if applied is None else applied
-        self._detokenizer = None if tokenizer is None else Detokenizer(tokenizer)
-        self._scanner = StopScanner(stop)
+        self._text = None if tokenizer is None else TextStream(tokenizer, stop)
         self._logprob_options = logprobs
         self._logprobs: list[TokenLogprob] = []
         self._ids: list[int] = []
@@ -86,43 +86,37 @@ class Answer:
 
     def stopped(self) -> bool:
         """Whether a stop string was completed: no more rounds are wanted."""
-        return self._scanner.found is not None
+        return self._text is not None and self._text.found is not None
 
     def take(self, round: Round) -> Iterator[Piece]:
         """The round's tokens one at a time, as far as the answer goes."""
-        self._stats.add(round)
+        used = 0
         for i, token in enumerate(round.tokens):
+            used += 1
             if self._logprob_options is not None and round.logits is not None:
                 self._logprobs.append(self._logprob(round.logits[i], token, self._logprob_options))
             self._ids.append(token)
-            text = self._show("" if self._detokenizer is None else self._detokenizer.push(token))
+            text = "" if self._text is None else self._text.push(token)
+            self._texts.append(text)
             yield Piece(text, (token,), drafted=i < len(round.verdict.path))
-            if self._scanner.found is not None:
-                return
+            if self.stopped():
+                break
+        self._stats.add(replace(round, tokens=round.tokens[:used]))
 
     def end(self) -> Piece:
         """The rest of the text and the result."""
-        rest = ""
-        if self._scanner.found is None:
-            if self._detokenizer is not None:
-                rest = self._show(self._detokenizer.flush())
-            self._texts.append(self._scanner.flush())
-            rest += self._texts[-1]
+        rest = "" if self._text is None else self._text.flush()
+        self._texts.append(rest)
         result = Result(
-            text=None if self._detokenizer is None else "".join(self._texts),
+            text=None if self._text is None else "".join(self._texts),
             ids=tuple(self._ids),
             logprobs=None if self._logprob_options is None else tuple(self._logprobs),
             stats=self._stats,
-            finish_reason="stop" if self._scanner.found is not None else self._context.finish_reason or "length",
+            finish_reason="stop" if self.stopped() else self._context.finish_reason or "length",
             prompt_tokens=self._context.prompt_length,
             applied=self._applied,
         )
         return Piece(rest, (), result=result)
-
-    def _show(self, text: str) -> str:
-        shown = self._scanner.push(text)
-        self._texts.append(shown)
-        return shown
 
     def _logprob(self, logits: Tensor, token: int, options: LogprobOptions) -> TokenLogprob:
         scores = logits.float()
@@ -133,5 +127,6 @@ class Answer:
             scores = warped(scores, sampling) if sampling.temperature else scores
         values = scores.log_softmax(-1)
         best = values.topk(min(options.top, values.shape[-1]))
-        top = tuple(zip(best.indices.tolist(), best.values.tolist(), strict=True))
+        alternatives = zip(best.indices.tolist(), best.values.tolist(), strict=True)
+        top = tuple((other, value) for other, value in alternatives if value > -math.inf)
         return TokenLogprob(token, float(values[token]), top)

@@ -36,16 +36,31 @@ class Signals:
 
 @dataclass(frozen=True, slots=True)
 class Effort:
-    """What drafting took, counted: the drafter's forwards; of the nodes, those that copy another one (merged); and the
-    rows of the drafter that needn't be computed since a copied node's serve (saved).
+    """What drafting took, counted: the drafter's forwards; of the nodes, those that copy another one (merged); the rows
+    of the drafter that needn't be computed since a copied node's serve (saved); and those that were no law (invalid),
+    where drafting ended.
     """
 
     forwards: int = 0
     merged: int = 0
     saved: int = 0
+    invalid: int = 0
 
     def __add__(self, other: Effort) -> Effort:
-        return Effort(self.forwards + other.forwards, self.merged + other.merged, self.saved + other.saved)
+        return Effort(
+            self.forwards + other.forwards,
+            self.merged + other.merged,
+            self.saved + other.saved,
+            self.invalid + other.invalid,
+        )
+
+
+@dataclass(frozen=True, slots=True)
+class Unused:
+    """What a drafter did for a draft without getting a step of it: its effort, and the seconds of its forwards."""
+
+    effort: Effort = Effort()
+    seconds: float = 0.0
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -91,12 +106,12 @@ class Draft:
         return len(self.tokens)
 
     @classmethod
-    def of(cls, steps: Sequence[Step]) -> Draft:
+    def of(cls, steps: Sequence[Step], unused: Effort = Effort()) -> Draft:
         return cls(
             tuple(token for step in steps for token in step.tokens),
             tuple(parent for step in steps for parent in step.parents),
             tuple(law for step in steps for law in step.laws),
-            sum((step.effort for step in steps), Effort()),
+            sum((step.effort for step in steps), unused),
         )
 
 

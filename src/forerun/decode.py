@@ -9,13 +9,15 @@ from typing import final
 
 from torch import Tensor
 
-from .core import ROOT, Context, Draft, Round, Step, Timing, Verdict
+from .core import ROOT, Context, Draft, Round, Step, Timing, Unused, Verdict
 from .drafters.base import Drafter
 from .law import Law, PointMass
 from .models.sequence import Sequence
 from .policies.base import LengthPolicy
 from .sampling import greedy_tokens, law
 from .verify import RowLaw, Rule, verify
+
+MOST_FAILED = 4  # NaN in the keys of a draft model doesn't go away
 
 
 async def decode(target: Sequence, drafter: Drafter, policy: LengthPolicy, context: Context) -> AsyncGenerator[Round]:
@@ -29,28 +31,37 @@ async def decode(target: Sequence, drafter: Drafter, policy: LengthPolicy, conte
     rows = await target.sync(context.ids, drafter.taps)
     clock.lap("forward")
     yield _finish(Draft(), _decide(Draft(), rows.logits, context, clock), rows.logits, context, clock)
-    while context.finish_reason is None:
-        clock = _Clock()
-        held_back = policy.should_stop([])
-        steps = [] if held_back else await _collect(drafter, policy, context)
-        draft = Draft.of(steps)
-        clock.lap("draft")
-        clock.add("draft_forward", sum(step.forward_seconds for step in steps))
-        rows = await target.complete(
-            [context.ids[-1], *draft.tokens], [ROOT, *(parent + 1 for parent in draft.parents)], drafter.taps
-        )
-        clock.lap("forward")
-        verdict = _decide(draft, rows.logits, context, clock, drafter.rule)
-        target.keep([0, *(node + 1 for node in verdict.path)])
-        clock.lap("keep")
-        round = _finish(draft, verdict, rows.logits, context, clock, held_back)
-        policy.observe(steps, round)
-        yield round
+    failed = 0  # drafts in a row that no processor spoilt, and that held nothing for the drafter's row was no law
+    policy.begin(drafter.unread(context.ids), context.room)
+    try:
+        while context.finish_reason is None:
+            clock = _Clock()
+            held_back = policy.should_stop([])
+            asked = not held_back and failed < MOST_FAILED
+            steps, unused = await _collect(drafter, policy, context) if asked else ([], Unused())
+            failed = 0 if steps else failed + (unused.effort.invalid > 0 and not context.sampling.processors)
+            draft = Draft.of(steps, unused.effort)
+            clock.lap("draft")
+            clock.add("draft_forward", sum(step.forward_seconds for step in steps) + unused.seconds)
+            rows = await target.complete(
+                [context.ids[-1], *draft.tokens], [ROOT, *(parent + 1 for parent in draft.parents)], drafter.taps
+            )
+            clock.lap("forward")
+            verdict = _decide(draft, rows.logits, context, clock, drafter.rule)
+            target.keep([0, *(node + 1 for node in verdict.path)])
+            clock.lap("keep")
+            round = _finish(draft, verdict, rows.logits, context, clock, held_back)
+            policy.observe(steps, round)
+            yield round
+    finally:
+        policy.end()
 
 
-async def _collect(drafter: Drafter, policy: LengthPolicy, context: Context) -> list[Step]:
+async def _collect(drafter: Drafter, policy: LengthPolicy, context: Context) -> tuple[list[Step], Unused]:
     """Pull a step or more while there is room for them and the target's own token; an end of sequence ends a chain."""
     steps: list[Step] = []
+    if context.room <= 1:
+        return steps, Unused()
     async with aclosing(drafter.draft(context)) as source:
         while len(steps) < context.room - 1 and not (steps and policy.should_stop(steps)):
             step = await anext(source, None)
@@ -59,7 +70,7 @@ async def _collect(drafter: Drafter, policy: LengthPolicy, context: Context) -> 
             steps.append(step)
             if all(token in context.eos for token in step.tokens):
                 break
-    return steps
+    return steps, drafter.unused
 
 
 def _decide(draft: Draft, logits: Tensor, context: Context, clock: _Clock, rule: Rule | None = None) -> Verdict:

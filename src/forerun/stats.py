@@ -14,7 +14,7 @@ from .core import ROOT, Draft, Round
 
 COUNTS = (
     *("tokens", "rounds", "drafted", "accepted", "held_back", "switches"),
-    *("draft_forwards", "merged", "rows_saved", "_first_tokens"),
+    *("draft_forwards", "merged", "rows_saved", "invalid_rows", "_first_tokens"),
 )
 SECONDS = (
     "prefill_seconds",
@@ -32,8 +32,8 @@ class Stats:
     """Counts and times of the rounds seen so far.
 
     held_back: rounds for which the policy asked for no draft; switches: how often a request went over to such rounds or
-    back from them. draft_forwards, merged and rows_saved add up core.Effort; drafted counts the nodes that were verified,
-    merged ones among them.
+    back from them. draft_forwards, merged, rows_saved and invalid_rows add up core.Effort, that of forwards which gave no
+    step included; drafted counts the nodes that were verified, merged ones among them.
     """
 
     def __init__(self, rounds: Iterable[Round] = ()) -> None:
@@ -46,6 +46,7 @@ class Stats:
         self.draft_forwards = 0
         self.merged = 0
         self.rows_saved = 0
+        self.invalid_rows = 0
         self.prefill_seconds = 0.0
         self.draft_seconds = 0.0
         self.draft_forward_seconds = 0.0
@@ -74,6 +75,7 @@ class Stats:
         self.draft_forwards += round.draft.effort.forwards
         self.merged += round.draft.effort.merged
         self.rows_saved += round.draft.effort.saved
+        self.invalid_rows += round.draft.effort.invalid
         self.held_back += round.held_back
         self.switches += self._holding is not None and self._holding != round.held_back
         self._holding = round.held_back
@@ -141,6 +143,7 @@ class Stats:
             "draft_forwards": self.draft_forwards,
             "merged": self.merged,
             "rows_saved": self.rows_saved,
+            "invalid_rows": self.invalid_rows,
             "rows_verified": self.rows_verified,
             "tokens_per_round": self.tokens_per_round,
             "acceptance": self.acceptance,

@@ -1,80 +1,105 @@
-"""From tokens to text, one at a time: no broken characters, and stop strings as if tokens came singly."""
+"""From tokens to text, one at a time: the text that the tokenizer decodes from all of them, and never a broken character."""
 
 from __future__ import annotations
 
+import re
 from collections.abc import Sequence
 from typing import Any, final
 
+from .stops import StopScanner
+
 BROKEN = "\ufffd"
+BYTE = re.compile("<0x[0-9A-Fa-f]{2}>")
 
 
 @final
 class Detokenizer:
-    """Text of a growing list of tokens. What it released stays; the last characters wait until they are whole."""
+    """Text of a growing list of tokens. What it released stays; the last characters wait until they are certain.
 
-    def __init__(self, tokenizer: Any) -> None:
+    pending is how those look now. Special tokens leave no text unless they are kept.
+    """
+
+    def __init__(self, tokenizer: Any, keep_special: bool = False) -> None:
+        self.pending = ""
         self._tokenizer = tokenizer
-        self._ids: list[int] = []
-        self._context = 0
-        self._done = 0
+        self._skip = not keep_special
+        self._ids: list[int] = []  # some released ones, as context, and the pending ones
+        self._released = 0  # how many of the ids
+        self._known = ""  # their text
 
     def push(self, token: int) -> str:
         """The text that this token makes certain, "" while a character is still incomplete."""
         self._ids.append(token)
-        text = self._fresh()
-        if text.endswith(BROKEN):
+        whole = self._decode(self._ids)
+        fresh = whole[len(self._known) :]
+        if fresh == self.pending and self._leaves_no_text(token):
+            self._ids.pop()
             return ""
-        self._context, self._done = self._done, len(self._ids)
-        return text
+        self.pending = fresh
+        # tokens of single bytes are decoded together: one that is wrong breaks all of its neighbours
+        if fresh.endswith(BROKEN) or BYTE.fullmatch(self._tokenizer.convert_ids_to_tokens(token) or ""):
+            return ""
+        # some tokenizers drop the blanks that a text begins with, so the context needs a token that shows
+        context = self._decode(self._ids[self._released :])
+        if context:
+            del self._ids[: self._released]
+        self._known = context or whole
+        self._released = len(self._ids)
+        self.pending = ""
+        return fresh
 
     def flush(self) -> str:
         """What is left at the end, broken or not."""
-        text = self._fresh()
-        self._context = self._done = len(self._ids)
-        return text
+        rest, self.pending = self.pending, ""
+        self._known += rest
+        self._released = len(self._ids)
+        return rest
 
-    def _fresh(self) -> str:
-        # a few tokens of context, because some tokenizers drop the blank in front of the first token they are given
-        known = self._decode(self._ids[self._context : self._done])
-        return self._decode(self._ids[self._context :])[len(known) :]
+    def _leaves_no_text(self, token: int) -> bool:
+        """Whether decoding skips this token, as if it weren't there."""
+        return self._skip and not self._decode([token]) and bool(self._decode([token], skip=False))
 
-    def _decode(self, ids: list[int]) -> str:
-        text: str = self._tokenizer.decode(ids, skip_special_tokens=True, clean_up_tokenization_spaces=False)
+    def _decode(self, ids: list[int], skip: bool | None = None) -> str:
+        skip = self._skip if skip is None else skip
+        text: str = self._tokenizer.decode(ids, skip_special_tokens=skip, clean_up_tokenization_spaces=False)
         return text
 
 
 @final
-class StopScanner:
-    """Finds the first completed stop string in growing text, and holds back what may become one."""
+class TextStream:
+    """The text of growing tokens up to the first stop string, which is `found` once it is complete.
 
-    def __init__(self, stop: Sequence[str]) -> None:
-        if any(not text for text in stop):
-            raise ValueError("a stop string must not be empty")
-        self._stop = tuple(stop)
-        self._held = ""
-        self.found: str | None = None
+    A stop string that holds a special token is looked for in the text with special tokens, which the shown text leaves out.
+    """
 
-    def push(self, text: str) -> str:
-        """The text that is safe to show. Once `found` is set, everything from the stop string on is gone."""
-        self._held += text
-        starts = [(self._held.find(stop), stop) for stop in self._stop if stop in self._held]
-        if starts:
-            # the earliest completion wins; of two that end together, the longer
-            start, self.found = min(starts, key=lambda found: (found[0] + len(found[1]), found[0]))
-            shown, self._held = self._held[:start], ""
-            return shown
-        safe = len(self._held) - self._possible_start()
-        shown, self._held = self._held[:safe], self._held[safe:]
-        return shown
+    def __init__(self, tokenizer: Any, stop: Sequence[str] = ()) -> None:
+        special = special_tokens(tokenizer) if stop else ()
+        marked = [text for text in stop if any(token in text for token in special)]
+        self._scanner = StopScanner([text for text in stop if text not in marked], marked)
+        self._shown = Detokenizer(tokenizer)
+        self._marked = Detokenizer(tokenizer, keep_special=True) if marked else None
+
+    @property
+    def found(self) -> str | None:
+        return self._scanner.found
+
+    def push(self, token: int) -> str:
+        """The text that is certain with this token and safe to show."""
+        shown, unsure = self._shown.push(token), self._shown.pending.rstrip(BROKEN)
+        if self._marked is None:
+            return self._scanner.push(shown, unsure=unsure)
+        marked = self._marked.push(token)
+        return self._scanner.push(shown, marked, unsure, self._marked.pending.rstrip(BROKEN))
 
     def flush(self) -> str:
-        shown, self._held = self._held, ""
-        return shown
+        """The rest of the text, where no stop string was found."""
+        if self.found is not None:
+            return ""
+        rest = self._scanner.push(self._shown.flush(), "" if self._marked is None else self._marked.flush())
+        return rest + self._scanner.flush()
 
-    def _possible_start(self) -> int:
-        """Length of the longest end of the text that begins a stop string."""
-        longest = max((len(stop) for stop in self._stop), default=1) - 1
-        for size in range(min(longest, len(self._held)), 0, -1):
-            if any(stop.startswith(self._held[-size:]) for stop in self._stop):
-                return size
-        return 0
+
+def special_tokens(tokenizer: Any) -> tuple[str, ...]:
+    """The strings of the tokens that decoding may skip."""
+    added = [str(token) for token in tokenizer.added_tokens_decoder.values() if token.special]
+    return tuple(token for token in dict.fromkeys([*tokenizer.all_special_tokens, *added]) if token)

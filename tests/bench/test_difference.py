@@ -7,7 +7,8 @@ import pytest
 import torch
 
 import forerun
-from forerun.bench.difference import first_difference, rounding_margin, shared_length
+from forerun.answer import TokenLogprob
+from forerun.bench.difference import first_difference, preferred_by, rounding_margin, shared_length
 from forerun.bench.measure import Run, run_question
 from forerun.questions import Question
 
@@ -61,6 +62,15 @@ def test_an_answer_that_ends_early_has_no_margin(engine: forerun.Engine, plain: 
 
     assert found is not None
     assert (found.position, found.speculative, found.margin) == (3, None, math.inf)
+
+
+def test_a_repeated_run_that_is_shorter_tells_no_margin() -> None:
+    told = (TokenLogprob(3, -0.5, ((3, -0.5), (4, -1.5))),)
+    assert preferred_by(told, 0, 3, 4) == 1
+    assert preferred_by(told, 0, 4, 3) == -1
+    assert preferred_by(told, 1, 3, 4) == math.inf
+    assert preferred_by(told, 0, 9, 3) == -1  # not among the candidates: at most the last one
+    assert preferred_by(told, 0, 3, 9) == math.inf  # fewer candidates than asked for: the others are impossible
 
 
 def test_penalties_count_in_the_margin(engine: forerun.Engine) -> None:

@@ -89,8 +89,17 @@ def test_the_overall_table_has_a_line_for_each_method(report: dict[str, Any]) ->
     lookup = dict(zip(columns, rows[1], strict=True))
     assert lookup["tokens/s"] == "10.0 [10.0, 10.0]"
     assert lookup["x plain"] == "2.00 [2.00, 2.00]"
-    assert lookup["same"] == "4/4"
+    assert (lookup["same"], lookup["match"], lookup["margin"]) == ("4/4", "1.000", "-")
     assert lookup["first ms"] == "50"
+
+
+@pytest.mark.parametrize(("largest", "shown"), [(0.0312, "0.031"), (None, "unknown")])
+def test_the_table_tells_the_largest_margin_at_a_difference(largest: float | None, shown: str) -> None:
+    contestants = [Scripted("plain"), Scripted("lookup")]
+    parted = {"lookup": {"largest_margin": largest, "beyond_rounding": 1, "differences": [{"margin": largest}]}}
+    report = report_of(run_race(contestants, PROMPTS, 8), contestants, ITEMS, PROMPTS, parted)
+    columns, rows = overall(report)
+    assert [dict(zip(columns, row, strict=True))["margin"] for row in rows] == ["-", shown]
 
 
 def test_the_category_table_has_a_column_for_each_category(report: dict[str, Any]) -> None:

@@ -74,6 +74,14 @@ def test_a_method_that_writes_something_else_is_found(
     by_name = {method["name"]: method for method in session(engine, items).run()["methods"]}
     assert by_name["lookup"]["identical"] is False
     assert by_name["self"]["identical"] is True
+    assert by_name["self"]["match_rate"] == 1
+    assert by_name["self"]["differences"] == []
+    lookup = by_name["lookup"]
+    assert 0 <= lookup["match_rate"] < 1
+    assert len(lookup["differences"]) == lookup["prompts"] - lookup["identical_prompts"]
+    assert lookup["beyond_rounding"] == len(lookup["differences"])
+    assert all(one["margin"] > 0 for one in lookup["differences"])
+    assert lookup["largest_margin"] == max(one["margin"] for one in lookup["differences"])
 
 
 def test_peers_answer_the_same_prompts(engine: forerun.Engine, items: list[Item]) -> None:

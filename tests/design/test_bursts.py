@@ -11,7 +11,7 @@ import torch
 
 from forerun.core import Context, Step
 from forerun.design import bursts
-from forerun.design.bursts import READ, ROOM, VERIFIED, measure, room_for
+from forerun.design.bursts import READ, READINGS, ROOM, VERIFIED, measure, room_for
 from forerun.drafters.base import Drafter
 from forerun.drafters.chain import chained
 from forerun.engine import Engine
@@ -27,6 +27,7 @@ class Free(Drafter):
     def __init__(self, noted: list[tuple[str, int]], limit: int | None = None) -> None:
         self._noted, self._limit = noted, limit
         self.texts: list[tuple[int, ...]] = []
+        self.read_texts: list[tuple[int, ...]] = []
 
     def draft(self, context: Context) -> AsyncGenerator[Step]:
         return chained(self, context)
@@ -36,6 +37,11 @@ class Free(Drafter):
         self._noted.append(("begin", len(context.ids)))
         if self._limit is not None and len(context.ids) > self._limit:
             return None
+        return Rows(torch.zeros(1, 5), torch.zeros(1, 5))
+
+    async def read(self, ids: Sequence[int], given: int) -> Rows:
+        self._noted.append(("read", given))
+        self.read_texts.append(tuple(ids))
         return Rows(torch.zeros(1, 5), torch.zeros(1, 5))
 
     async def extend(self, tokens: Sequence[int], parents: Sequence[int]) -> Rows | None:
@@ -88,6 +94,15 @@ def test_a_draft_finds_no_text_that_it_has_read_before(engine: Engine) -> None:
     assert all(one[20] != other[20] for one, other in zip(draft.texts, draft.texts[1:], strict=False))
 
 
+def test_reading_the_prompt_is_timed_on_texts_that_begin_differently(engine: Engine) -> None:
+    draft = Free([])
+    found = measure(engine.runner, [("free", draft)], ABOUT, prefix=20, repeats=1)
+    assert found.reading["free"] > 0
+    assert {len(text) for text in draft.read_texts} == {20}
+    starts = [text[0] for text in (*draft.read_texts, draft.texts[0])]
+    assert len(set(starts)) == len(starts) == READINGS + 1
+
+
 def test_all_drafts_get_as_many_bursts_in_a_changing_order(engine: Engine) -> None:
     order: list[tuple[str, int]] = []
 
@@ -117,6 +132,7 @@ def test_the_time_is_the_median_of_the_repeats(engine: Engine, monkeypatch: pyte
     assert found.drafts["free"].later == pytest.approx(1.0)
     assert [point.ms for point in found.drafts["free"].first.points] == pytest.approx([1.0, 1.0])
     assert found.plain == pytest.approx(1.0)
+    assert found.reading["free"] == pytest.approx(1.0)
 
 
 def test_a_draft_with_a_shorter_context_is_refused(engine: Engine) -> None:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -76,6 +77,30 @@ def test_each_shape_says_what_it_needs(
     assert one.break_even is not None
     assert one.for_goal is not None
     assert one.break_even < one.for_goal
+
+
+@pytest.mark.parametrize(("log", "answer"), [((), 128), ((Logged((1,) * 10, 8),) * 2, 2)])
+def test_reading_the_prompt_counts_by_the_logs_prompts_and_answers(
+    engine: Engine,
+    config: Any,
+    shape: Callable[[str], DraftShape],
+    priced: list[int],
+    monkeypatch: pytest.MonkeyPatch,
+    log: tuple[Logged, ...],
+    answer: int,
+) -> None:
+    free = run.measure
+
+    def reading(*given: Any) -> Measured:
+        found = free(*given)
+        return replace(found, reading=dict.fromkeys(found.drafts, 62.0))
+
+    monkeypatch.setattr(run, "measure", reading)
+    found = made(engine, config, shapes=[shape("layers=2")], log=log)
+    (one,) = found.shapes
+    assert one.times.reading == pytest.approx(60.0 * (8 / found.prefix if log else 1) / answer)
+    without = best(found.loop, replace(one.times, reading=0.0), lambda k: rounds_of(one.acceptance, k))
+    assert one.prediction.speedup < without.speedup
 
 
 def test_the_prediction_is_the_best_length_at_the_guessed_acceptance(

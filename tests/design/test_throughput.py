@@ -81,6 +81,17 @@ def test_overhead_is_paid_for_rounds_drafted_and_emitted_tokens() -> None:
     assert loop.plain_speed == pytest.approx(1000 / 11.5)
 
 
+def test_reading_the_prompt_is_shared_out_among_the_tokens_of_an_answer() -> None:
+    """100 tokens of answer, 200 ms of reading: with 1.875 tokens in 13 ms, 100 of them take 693 ms and the reading."""
+    draft = replace(CHEAP, reading=2.0)
+    told = predict(FLAT, draft, rounds_of(0.5, 3))
+    assert told.tokens_per_second == pytest.approx(100 / (0.100 / 1.875 * 13 + 0.2))
+    needs, free = needed(FLAT, draft, 1.0), needed(FLAT, CHEAP, 1.0)
+    assert needs is not None
+    assert free is not None
+    assert needs > free + 0.1
+
+
 def test_a_plain_step_may_cost_something_else_than_a_verified_row() -> None:
     assert predict(replace(FLAT, plain=5.0), CHEAP, rounds_of(0.5, 3)).speedup == pytest.approx(0.5 * 1.875 / 1.3)
 

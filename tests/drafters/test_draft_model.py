@@ -1,3 +1,4 @@
+from collections.abc import AsyncGenerator
 from itertools import islice
 from typing import Any
 
@@ -5,13 +6,14 @@ import pytest
 import torch
 
 from forerun.chance import Seeded
-from forerun.core import ROOT, Context, Sampling, Step
+from forerun.core import ROOT, Context, Effort, Sampling, Step
 from forerun.drafters.base import Drafter, Parts
 from forerun.drafters.draft_model import build, compare_vocabularies
 from forerun.drive import drive
 from forerun.errors import UnsupportedOption
 from forerun.models.identity import Identity
 from forerun.models.pool import Pool
+from forerun.models.request import Rows
 from forerun.models.runner import HFRunner
 from forerun.testing import tiny_model
 
@@ -87,6 +89,45 @@ def test_a_smaller_vocabulary_drafts_what_it_has(target: Pool) -> None:
     few = tiny_model("llama", seed=2, vocab_size=20)
     drafter, _ = made(target, few)
     assert [step.tokens[0] for step in steps(drafter, [5, 6, 7], 3)] == greedy(few, [5, 6, 7], 3)
+
+
+def test_a_token_that_the_draft_model_does_not_have_is_read_as_another(target: Pool) -> None:
+    few = tiny_model("llama", seed=2, vocab_size=20)
+    drafter, _ = made(target, few)
+    assert [step.tokens[0] for step in steps(drafter, [5, 60, 7], 3)] == greedy(few, [5, 0, 7], 3)
+    assert [step.tokens[0] for step in steps(drafter, [5, 60, 7, 96], 3)] == greedy(few, [5, 0, 7, 0], 3)
+    drafter.close()
+    read = next(drive(_read(made(target, few)[0], [5, 60, 7, 96, 3])))
+    assert read.logits[:, :20].argmax(-1).tolist() == [
+        greedy(few, ids, 1)[0] for ids in ([5, 0, 7], [5, 0, 7, 0], [5, 0, 7, 0, 3])
+    ]
+
+
+async def _read(drafter: Drafter, ids: list[int]) -> AsyncGenerator[Rows]:
+    yield await drafter.read(ids, 3)
+
+
+def test_processors_see_the_scores_of_all_the_targets_tokens(target: Pool) -> None:
+    def forbid_the_last(ids: torch.Tensor, scores: torch.Tensor) -> torch.Tensor:
+        scores = scores.clone()
+        scores[:, 96] = -torch.inf
+        return scores
+
+    few = tiny_model("llama", seed=2, vocab_size=20)
+    drafter, _ = made(target, few)
+    drafted = steps(drafter, [5, 6, 7], 3, Sampling(processors=(forbid_the_last,)))
+    assert [step.tokens[0] for step in drafted] == greedy(few, [5, 6, 7], 3)
+
+
+def test_a_row_that_is_no_law_ends_the_draft_and_is_counted(target: Pool) -> None:
+    model = tiny_model("llama", seed=2)
+    model.model.embed_tokens.weight.data[60] = torch.nan
+    drafter, _ = made(target, model)
+    assert len(steps(drafter, [5, 6, 7], 2)) == 2
+    assert drafter.unused.effort == Effort()
+    assert steps(drafter, [5, 60], 2) == []
+    assert drafter.unused.effort == Effort(forwards=1, invalid=1)
+    assert drafter.unused.seconds > 0
 
 
 def test_drafting_ends_where_the_draft_models_context_does(target: Pool) -> None:

@@ -34,6 +34,11 @@ def test_a_token_without_signals_is_certain() -> None:
     assert confidence(Step((1,), (-1,), (None,))) == 1
 
 
+def test_a_token_of_a_row_without_a_softmax_has_no_confidence() -> None:
+    row = torch.tensor([[0.0, torch.inf, 1.0]])
+    assert confidence(Step((1,), (-1,), (None,), row)) == 0
+
+
 def test_of_several_nodes_the_surest_counts() -> None:
     assert confidence(Step((0, 2), (-1, -1), (LAW, LAW))) == pytest.approx(0.7)
     siblings = Step((0, 2), (0, 1), (None, None), LOGITS)

@@ -80,3 +80,20 @@ def test_a_measured_curve_is_taken_as_it_is() -> None:
     pace = given(curve, draft_ms=3.0)
     assert (pace.verify(1), pace.verify(3)) == (20.0, 22.0)
     assert (pace.step(True), pace.step(False)) == (3.0, 0.0)
+
+
+def test_reading_is_as_much_dearer_than_a_step_as_a_verification_until_it_was_seen() -> None:
+    curve = Cost("m", "r", "float32", "full", (Point(1, 0, 20.0), Point(101, 0, 120.0)))
+    assert given(curve, draft_ms=3.0).read(101) == pytest.approx(3.0 * 6)
+    assert MeasuredPace().read(101) == pytest.approx(FIRST_STEP[True] * (1 + FIRST_SLOPE * 100))
+
+
+def test_reading_is_measured_by_the_token() -> None:
+    pace = MeasuredPace()
+    for _ in range(3):
+        pace.learn(True, 2, timed(3, 1.0, draft_seconds=0.2))
+    for rows, seconds in ((100, 1.2), (50, 0.7), (10, 9.0)):
+        pace.learn_reading(rows, 2, timed(3, 1.0, draft_seconds=seconds))
+    assert pace.read(1000) == pytest.approx(0.1 + 1000 * 0.01)
+    pace.learn_reading(10, 2, timed(3, 0.0, draft_seconds=5.0))
+    assert pace.read(1000) == pytest.approx(0.1 + 1000 * 0.01)

@@ -22,6 +22,8 @@ class World:
     step: float
     verify: Callable[[int], float]
     noise: float = 0.0
+    prompt: int = 0
+    reading: float = 0.0  # what the first draft of a request takes beside its steps, for each token of the prompt
     plain: float = field(init=False)
 
     def __post_init__(self) -> None:
@@ -80,13 +82,15 @@ def rounds(world: World, make: PolicyFactory, seed: int = 0) -> Iterator[tuple[l
     """What the loop would do with the policy, request after request."""
     random = Random(seed)
     for answer in world.requests:
-        policy, at = make(), 0
+        policy, at, unread = make(), 0, world.prompt
+        policy.begin(unread, len(answer))
         while at < len(answer):
             held_back = policy.should_stop([])
             steps = [] if held_back else drafted(policy, answer[at], len(answer) - at - 1)
             accepted = next((i for i in range(len(steps)) if not answer[at][i][1]), len(steps))
             jitter = exp(random.gauss(0, world.noise))
-            spent = len(steps) * world.step * jitter
+            spent = (len(steps) * world.step + (unread * world.reading if steps else 0.0)) * jitter
+            unread = 0 if steps else unread
             timing = Timing(draft=spent, draft_forward=spent, forward=world.verify(len(steps) + 1) * jitter)
             nodes = len(steps)
             draft = Draft((0,) * nodes, tuple(range(-1, nodes - 1)), (None,) * nodes)
@@ -95,6 +99,7 @@ def rounds(world: World, make: PolicyFactory, seed: int = 0) -> Iterator[tuple[l
             policy.observe(steps, round)
             yield steps, round
             at += accepted + 1
+        policy.end()
 
 
 def drafted(policy: LengthPolicy, row: Drafted, room: int) -> list[Step]:
@@ -109,9 +114,14 @@ def drafted(policy: LengthPolicy, row: Drafted, room: int) -> list[Step]:
 def speed(world: World, make: PolicyFactory, seed: int = 0) -> float:
     """Tokens per second over plain decoding's."""
     tokens = seconds = 0.0
+    unread = 0
     for steps, round in rounds(world, make, seed):
         tokens += len(round.tokens)
         seconds += len(steps) * world.step + world.verify(len(steps) + 1)
+        unread = world.prompt if round.start == 1 else unread
+        if steps:
+            seconds += unread * world.reading
+            unread = 0
     return tokens * world.plain / seconds
 
 
@@ -124,6 +134,7 @@ def _fixed(world: World, k: int) -> float:
     tokens = seconds = 0.0
     for answer in world.requests:
         at = 0
+        seconds += world.prompt * world.reading
         while at < len(answer):
             drafted = min(k, len(answer) - at - 1)
             accepted = next((i for i in range(drafted) if not answer[at][i][1]), drafted)

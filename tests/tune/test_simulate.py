@@ -245,6 +245,23 @@ def test_the_first_draft_of_an_answer_pays_for_reading_the_prompt() -> None:
     assert idle.speedup == 1
 
 
+def test_a_policy_is_told_what_the_drafter_has_to_read_and_where_a_request_ends() -> None:
+    told: list[object] = []
+
+    class Told(Fixed):
+        def begin(self, unread: int, room: int) -> None:
+            told.append((unread, room))
+
+        def end(self) -> None:
+            told.append("end")
+
+    trace = by_hand([(1, [0.5] * 2), (0, [0.5]), (0, [])])
+    reading = RoundCosts("made up", constant(0.1).target, constant(0.1).draft, constant(2.0).draft)
+    for costs in (reading, constant(0.1)):
+        Replay(trace, costs).policy(lambda: Told(1))
+    assert told == [(5, trace.answers[0].room - 1), "end", (0, trace.answers[0].room - 1), "end"]
+
+
 def test_lookups_steps_beside_a_drafter_with_laws_are_free(tmp_path: Path) -> None:
     engine = engine_with("hybrid")
     trace = traced(engine, tmp_path / "hybrid.jsonl", "hybrid")
@@ -295,7 +312,7 @@ def test_a_replayed_tree_has_the_rounds_of_the_real_run(
         (one.draft.tokens, one.draft.parents, one.verdict.path) for one in rounds
     ]
     stats = Stats(one for rounds in real for one in rounds)
-    for count in ("rounds", "drafted", "accepted", "merged", "rows_saved", "rows_verified"):
+    for count in ("rounds", "drafted", "accepted", "draft_forwards", "merged", "rows_saved", "rows_verified"):
         assert getattr(found.stats, count) == getattr(stats, count), count
     assert found.stats.acceptance_per_position == stats.acceptance_per_position
 

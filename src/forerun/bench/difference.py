@@ -8,12 +8,13 @@ its token by no more than a few steps of the number format. A clear preference t
 from __future__ import annotations
 
 import math
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
 import torch
 
+from ..answer import TokenLogprob
 from ..engine import Engine
 from ..questions import Question
 from .measure import Run, run_question
@@ -78,5 +79,14 @@ def _margin(
     plain = {**options, "speculate": False, "logprobs": CANDIDATES, "processed_logprobs": True}
     logprobs = run_question(engine, question, plain, chat).answers[-1].logprobs
     assert logprobs is not None
+    return preferred_by(logprobs, at, mine, theirs)
+
+
+def preferred_by(logprobs: Sequence[TokenLogprob], at: int, mine: int, theirs: int) -> float:
+    """log p(mine) - log p(theirs) at a position; infinite where theirs is impossible, and where the text is shorter."""
+    if at >= len(logprobs):
+        return math.inf
     top = dict(logprobs[at].top)
-    return top[mine] - top.get(theirs, min(top.values()))
+    least = min(top.values())
+    other = top.get(theirs, least if len(top) >= CANDIDATES else -math.inf)
+    return top.get(mine, least) - other

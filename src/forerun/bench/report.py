@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from statistics import mean
 from typing import Any
 
@@ -14,15 +14,23 @@ from .suite import Item
 
 
 def report_of(
-    race: Race, contestants: Sequence[Contestant], items: Sequence[Item], prompts: Sequence[Sequence[int]]
+    race: Race,
+    contestants: Sequence[Contestant],
+    items: Sequence[Item],
+    prompts: Sequence[Sequence[int]],
+    parted: Mapping[str, Mapping[str, Any]] | None = None,
 ) -> dict[str, Any]:
-    """Every contestant's scores overall and by category, and the raw times of every prompt."""
+    """Every contestant's scores overall and by category, and the raw times of every prompt.
+
+    parted: by name, what margins.as_dict says of it.
+    """
     methods: list[dict[str, Any]] = []
     for contestant in contestants:
         if contestant.name in race.samples:
             categories = {category: _scores(race, contestant, items, category) for category in _categories(items)}
             entry = {"name": contestant.name, "baseline": contestant.baseline, **contestant.about}
-            methods.append({**entry, **_scores(race, contestant, items, None), "categories": categories})
+            whole = {**_scores(race, contestant, items, None), **(parted or {}).get(contestant.name, {})}
+            methods.append({**entry, **whole, "categories": categories})
     samples = {
         name: [
             {"id": item.id, "kind": item.kind, "prompt_tokens": len(prompt), **_times(sample)}
@@ -84,10 +92,19 @@ def overall(report: dict[str, Any]) -> tuple[Columns, Rows]:
                 "-" if first is None else f"{first * 1000:.0f}",
                 "-" if rounds is None else f"{rounds['tokens_per_round']:.2f}",
                 "-" if method["identical"] is None else f"{method['identical_prompts']}/{method['prompts']}",
+                _number(method["match_rate"], 3),
+                _margin(method),
                 f"{method['peak_memory_mb']:.0f}",
             )
         )
-    return (*columns, "first ms", "per round", "same", "MB"), rows
+    return (*columns, "first ms", "per round", "same", "match", "margin", "MB"), rows
+
+
+def _margin(method: dict[str, Any]) -> str:
+    """The largest one at a first difference."""
+    if not method.get("differences"):
+        return "-"
+    return "unknown" if method["largest_margin"] is None else f"{method['largest_margin']:.2g}"
 
 
 def by_category(report: dict[str, Any]) -> tuple[Columns, Rows]:

@@ -12,6 +12,7 @@ from typing import Any
 
 from ..stats import Stats
 from .contestant import Sample
+from .difference import shared_length
 from .figures import Figure, median_of, ratio_of_rates, ratio_of_sums
 
 
@@ -63,6 +64,15 @@ class Scores:
         return sum(one.ids == two.ids for one, two in zip(self.samples, self.base or (), strict=False))
 
     @property
+    def match_rate(self) -> float | None:
+        """The share of plain decoding's tokens that stand before the first difference, of all prompts together."""
+        if self.base is None:
+            return None
+        whole = sum(len(two.ids) for two in self.base)
+        same = sum(shared_length(one.ids, two.ids) for one, two in zip(self.samples, self.base, strict=True))
+        return same / whole if whole else None
+
+    @property
     def peak_mb(self) -> float:
         return max(sample.peak_mb for sample in self.samples)
 
@@ -89,6 +99,7 @@ class Scores:
             **_named("first_token_seconds", self.first_token_seconds),
             "identical": None if self.base is None else self.identical_prompts == len(self.samples),
             "identical_prompts": None if self.base is None else self.identical_prompts,
+            "match_rate": self.match_rate,
             "peak_memory_mb": round(self.peak_mb, 1),
             "acceptance": None if stats is None else _acceptance(stats),
             "seconds": None if stats is None else _split(stats, self.samples),

@@ -13,6 +13,7 @@ from ..questions import has_chat_template
 from ..system.value import System
 from .contestant import Contestant
 from .entrants import contestant_of
+from .margins import as_dict, differences
 from .peer import PeerChoice, PeerSettings, open_peer
 from .race import run_race
 from .report import report_of
@@ -74,4 +75,8 @@ class Session:
                 for peer in open_peer(choice, settings, failures):
                     contestants.append(stack.enter_context(closing(peer)))
             race = run_race(contestants, prompts, self.max_new_tokens, tick)
-            return report_of(replace(race, failures={**failures, **race.failures}), contestants, self.items, prompts)
+            race = replace(race, failures={**failures, **race.failures})
+            ids = [item.id for item in self.items]
+            found = differences(self.engine, race, contestants, prompts, self.max_new_tokens)
+            parted = {name: as_dict(self.engine, own, ids) for name, own in found.items()}
+            return report_of(race, contestants, self.items, prompts, parted)

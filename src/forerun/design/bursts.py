@@ -33,17 +33,22 @@ READ = (1, 4)
 LATER = 3
 VERIFIED = tuple(k + 1 for k in LENGTHS)
 REPEATS = 5
+READINGS = 3
 PREFIX = 192
 ROOM = max(*READ, LATER + 1, *VERIFIED) + LATER
 
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Measured:
-    """verify: the target's forwards in rounds, by rows; plain: its one-row forward where nothing drafts; by name, drafts."""
+    """verify: the target's forwards in rounds, by rows; plain: its one-row forward where nothing drafts; by name, drafts.
+
+    reading: by name, milliseconds that a draft takes to read as many tokens as the prefix has.
+    """
 
     verify: Cost
     plain: float
     drafts: dict[str, DraftTimes]
+    reading: dict[str, float] = field(default_factory=dict)
 
 
 @dataclass(slots=True, eq=False)
@@ -96,6 +101,7 @@ def measure(
         for draft, rows in turns:
             list(drive(bench.burst(draft, rows, next(verified), keep=repeat >= 0)))
         tick()
+    reading = {name: bench.reading(drafter) for name, drafter in drafts}
     name, weights = about
     model = type(target).__name__
     runner = {key: Cost(key, model, weights, "draft", times.points(prefix)) for key, times in bench.drafts.items()}
@@ -103,6 +109,7 @@ def measure(
         Cost(name, model, weights, "full", bench.target.points(prefix)),
         median(bench.plain),
         {key: DraftTimes(runner[key], median(times.later)) for key, times in bench.drafts.items()},
+        reading,
     )
 
 
@@ -141,6 +148,17 @@ class _Bench:
                 times.later += spent_steps[1:]
                 self.target.add(verified, spent)
         yield
+
+    def reading(self, drafter: Drafter) -> float:
+        """The median time that a draft takes to read another text of the prefix's length."""
+        return median(ms for _ in range(READINGS) for ms in drive(self._timed_reading(drafter)))
+
+    async def _timed_reading(self, drafter: Drafter) -> AsyncGenerator[float]:
+        ids = [(self._ids[0] + next(self._fresh)) % self._vocabulary, *self._ids[1:]]
+        begun = perf_counter()
+        rows = await drafter.read(ids, len(ids))
+        float(rows.logits[-1, 0])
+        yield 1000 * (perf_counter() - begun)
 
     async def _timed_target(self, tokens: Sequence[int]) -> float:
         begun = perf_counter()

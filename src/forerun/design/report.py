@@ -116,7 +116,7 @@ def _trained(one: Trained) -> dict[str, Any]:
 
 
 def _times(times: DraftTimes) -> dict[str, Any]:
-    return {"first_ms": _by_rows(times.first), "later_ms": times.later}
+    return {"first_ms": _by_rows(times.first), "later_ms": times.later, "reading_ms_per_token": times.reading}
 
 
 def _charges(charges: Charges) -> dict[str, Any]:

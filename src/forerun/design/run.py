@@ -6,6 +6,7 @@ from collections.abc import Callable, Iterator, Sequence
 from contextlib import ExitStack
 from dataclasses import dataclass, replace
 from functools import cache, partial
+from statistics import mean
 from typing import Any
 
 from ..drafters.base import Drafter
@@ -22,6 +23,7 @@ from .throughput import DraftTimes, Loop, Prediction, best, check_acceptance, ne
 from .untrained import UntrainedDraft, plan_of, untrained
 
 GOAL = 1.3
+ANSWER = 128  # tokens, where no log tells
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -115,16 +117,20 @@ def design(engine: Engine, setup: Setup, tick: Callable[[], None] = lambda: None
             _, drafter = stack.enter_context(one.on(engine).lent(()))
             drafts.append((_key(number, one), drafter))
         measured = measure(engine.runner, drafts, (engine.name, setup.weights), prefix, tick, setup.repeats)
+    times = {
+        name: _with_reading(own, measured.reading.get(name, 0.0), setup, prefix)
+        for name, own in measured.drafts.items()
+    }
     loop = Loop(measured.verify, measured.plain, measure_overhead(engine, prefix))
     tick()
     trained = [
-        _trained(setup, number, heard, loop, measured.drafts[_key(number, setup.candidates[number])])
+        _trained(setup, number, heard, loop, times[_key(number, setup.candidates[number])])
         for number, heard in enumerate(listened)
     ]
     # many shapes share a vocabulary, and the log is long
     covered = cache(partial(_covered, setup))
     guess = guess_from(list(_seen(setup, trained, covered)))
-    found = {shape: _judged(setup, shape, covered, guess, loop, measured.drafts[shape.name]) for shape in shapes}
+    found = {shape: _judged(setup, shape, covered, guess, loop, times[shape.name]) for shape in shapes}
     return Design(
         prefix=prefix,
         loop=loop,
@@ -133,6 +139,16 @@ def design(engine: Engine, setup: Setup, tick: Callable[[], None] = lambda: None
         candidates=tuple(sorted(trained, key=_speed)),
         charges=charges_of([_row(found[shape]) for shape in setup.equal], [_row(one) for one in found.values()]),
     )
+
+
+def _with_reading(times: DraftTimes, ms: float, setup: Setup, prefix: int) -> DraftTimes:
+    """ms: what reading `prefix` tokens takes; prompts and answers are as long as the log's."""
+    prompt, answer = float(prefix), float(ANSWER)
+    if setup.log:
+        prompt = mean(one.start for one in setup.log)
+        answer = mean(len(one.answer) for one in setup.log)
+    # a round's own first forward comes with every round
+    return replace(times, reading=max(ms - times.first.ms(1), 0.0) * prompt / prefix / answer)
 
 
 def _key(number: int, candidate: Candidate) -> str:

@@ -3,8 +3,9 @@
     tokens/s = TAR(k) / (k t_d + t_t(k + 1) + o)
 
 for drafts of k tokens, TAR being the mean number of tokens a round, the target's own included (Yan et al., arXiv
-2402.01528). Two refinements that a real loop shows: the first of the k forwards reads all that the round before emitted,
-and o has a part for each drafted and each emitted token. Under an acceptance alpha, TAR(k) = (1 - alpha^(k + 1)) /
+2402.01528). Three refinements that a real loop shows: the first of the k forwards reads all that the round before emitted,
+and o has a part for each drafted and each emitted token. The very first forward reads the prompt too, which is shared out
+among the tokens of an answer. Under an acceptance alpha, TAR(k) = (1 - alpha^(k + 1)) /
 (1 - alpha) (Leviathan et al., arXiv 2211.17192).
 """
 
@@ -33,10 +34,14 @@ class Overhead:
 
 @dataclass(frozen=True, slots=True)
 class DraftTimes:
-    """Milliseconds of a draft's forwards: the first of a round by the rows that it reads, and each one behind it."""
+    """Milliseconds of a draft's forwards: the first of a round by the rows that it reads, and each one behind it.
+
+    reading: of the prompt, for each token of an answer.
+    """
 
     first: Cost
     later: float
+    reading: float = 0.0
 
 
 @dataclass(frozen=True, slots=True)
@@ -85,10 +90,11 @@ def check_acceptance(alpha: float) -> None:
 
 
 def round_ms(loop: Loop, draft: DraftTimes, rounds: Rounds) -> float:
-    """The mean time of a round."""
+    """The mean time of a round, with its tokens' share of what reading the prompt takes."""
     read = sum(share * draft.first.ms(n) for n, share in enumerate(rounds.shares, start=1))
     forwards = read + (rounds.k - 1) * draft.later + loop.verify.ms(rounds.k + 1)
-    return forwards + loop.overhead.ms(rounds.k, rounds.tokens_per_round)
+    reading = draft.reading * rounds.tokens_per_round
+    return forwards + reading + loop.overhead.ms(rounds.k, rounds.tokens_per_round)
 
 
 def predict(loop: Loop, draft: DraftTimes, rounds: Rounds) -> Prediction:

@@ -83,12 +83,16 @@ class UntrainedDraft(Drafter):
         return chained(self, context)
 
     async def begin(self, context: Context) -> Rows | None:
-        if not self._sequence.ids:
+        if self._sequence.ids != context.ids[: self._known]:
             await self._sequence.sync(context.ids[: self._known])
         self._sequence.drop()
         new = context.ids[self._known :]
         self._read = len(new)
         return await self._sequence.forward(new, plan=self._plan, want=1)
+
+    async def read(self, ids: Series[int], given: int) -> Rows:
+        await self._sequence.sync(ids[: given - 1])
+        return await self._sequence.forward(ids[given - 1 :], plan=self._plan)
 
     async def extend(self, tokens: Series[int], parents: Series[int]) -> Rows | None:
         return await self._sequence.forward(tokens, [self._read + parent for parent in parents], self._plan)

@@ -13,7 +13,7 @@ from collections.abc import Sequence as Series
 from dataclasses import dataclass
 from typing import Any, Protocol
 
-from ..core import Context, Step
+from ..core import Context, Step, Unused
 from ..errors import UnsupportedOption
 from ..models.identity import Identity
 from ..models.plan import FULL, LayerPlan
@@ -31,25 +31,30 @@ class Drafter(ABC):
     """Drafts for one request. taps: the layers whose states it reads off the target's sequence (Sequence.states).
 
     identity says which drafter it is, to what was trained for it; "" where it can't be told. branches: it has begin and
-    extend, so a tree can be drafted with it. partial: its rows may allow no token where processors act, for its head holds
-    a part of the vocabulary. rule: how its drafts are verified where that is not verify.verify; any other is lossy. inner:
-    the drafter that it branches, if it does; forwards: how many rows each forward of inner had, of the last draft begun.
+    extend, so a tree can be drafted with it. rule: how its drafts are verified where that is not verify.verify; any other is
+    lossy. inner: the drafter that it branches, if it does; forwards: how many rows each forward of inner had, of the last
+    draft begun. unused: what was done in the last draft begun, beside its steps' own effort.
     """
 
     taps: frozenset[int] = frozenset()
     identity: str = ""
     branches: bool = False
-    partial: bool = False
     rule: Rule | None = None
     inner: Drafter | None = None
     forwards: Series[int] = ()
+    unused: Unused = Unused()
 
     @abstractmethod
     def draft(self, context: Context) -> AsyncGenerator[Step]:
         """Yield steps that continue context.ids until there is nothing to add; the caller stops pulling when it likes.
 
-        Parents are node numbers of this round's draft, ROOT for the pending token. A `finally` must not await.
+        Parents are node numbers of this round's draft, ROOT for the pending token. A `finally` must not await. Rows that
+        are no law, of a model that overflows or under processors, end the draft; they are no error.
         """
+
+    def unread(self, ids: Series[int]) -> int:
+        """How many tokens of this text its first forward has to read, 0 for a drafter that reads none of its own."""
+        return 0
 
     async def begin(self, context: Context) -> Rows | None:
         """The row behind the pending token, at the start of a round; None where nothing can be drafted."""

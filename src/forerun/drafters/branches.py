@@ -41,17 +41,15 @@ def branching(parts: Parts, name: str, of: str, options: Mapping[str, Any]) -> D
 
 
 def read_row(
-    row: Tensor, path: tuple[int, ...], context: Context, n: int, partial: bool
+    row: Tensor, path: tuple[int, ...], context: Context, n: int
 ) -> tuple[Law | None, list[tuple[int, float]]]:
-    """The law that a row draws from, None where it chooses, and its n best tokens; partial as Drafter has it."""
+    """The law that a row draws from, None where it chooses, and its n best tokens: none of a row that is no law."""
     sampling = context.sampling
     prefix = [*context.ids, *path] if sampling.uses_history else ()
     try:
         law, ranking = ranked(row, sampling, n, prefix, context.prompt_length)
     except InvalidLogits:
-        if partial:
-            return None, []
-        raise
+        return None, []
     return None if isinstance(law, PointMass) else law, ranking
 
 
@@ -78,6 +76,9 @@ class Branched(Drafter):
         if rows is not None:
             self.forwards.append(len(rows.logits))
         return rows
+
+    def unread(self, ids: Series[int]) -> int:
+        return self.inner.unread(ids)
 
     async def read(self, ids: Series[int], given: int) -> Rows:
         return await self.inner.read(ids, given)

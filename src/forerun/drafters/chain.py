@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import AsyncGenerator, Sequence
 
-from ..core import Context, Effort, Step
+from ..core import Context, Effort, Step, Unused
 from ..errors import InvalidLogits
 from ..law import PointMass
 from ..models.request import Rows
@@ -14,15 +14,15 @@ from .base import Drafter
 
 async def chained(drafter: Drafter, context: Context) -> AsyncGenerator[Step]:
     """Draft a token at a time with a drafter that branches, up to the end of its context."""
+    drafter.unused = Unused()
     drafted: list[int] = []
     rows = await drafter.begin(context)
     while rows is not None:
         try:
             step = next_step(rows, context, drafted)
         except InvalidLogits:
-            if drafter.partial:
-                return  # processors left no token of the restricted vocabulary; the target has the others
-            raise
+            drafter.unused = Unused(Effort(1, invalid=1), rows.seconds)
+            return
         yield step
         drafted.append(step.tokens[0])
         rows = await drafter.extend(drafted[-1:], [len(drafted) - 2])

@@ -1,8 +1,9 @@
 """A smaller model drafts: classic two-model speculation.
 
 The draft's sequence follows the text by itself: each round it syncs to what was emitted, so rejected tokens need no call
-back. Vocabularies are compared by token strings; sizes may differ by padding, and a token that the target doesn't have is
-never drafted. A draft may run in smaller weights than the target, and draft among frequent tokens alone.
+back. Vocabularies are compared by token strings; sizes may differ by padding. A token that the target doesn't have is never
+drafted, and for one that the draft model doesn't have it reads another. A draft may run in smaller weights than the target,
+and draft among frequent tokens alone.
 
 Sources: Leviathan et al., arXiv 2211.17192; Chen et al., arXiv 2302.01318.
 """
@@ -14,39 +15,59 @@ from collections.abc import Sequence as Series
 from dataclasses import replace
 from typing import Any, final
 
+import torch
+import torch.nn.functional as F
+
 from ..core import Context, Step
 from ..errors import UnsupportedOption
 from ..models.draft_file import read_draft
 from ..models.plan import FULL, LayerPlan
 from ..models.pool import Pool
 from ..models.request import Rows
-from ..models.sequence import Sequence
+from ..models.sequence import Sequence, shared_prefix
 from .base import DRAFTERS, Drafter, DrafterFactory, Parts
 from .chain import chained
 from .vocabulary import first_ranked
+
+STAND_IN = 0  # for a token that the draft model doesn't have
 
 
 @final
 class ModelDraft(Drafter):
     branches = True
 
-    def __init__(self, pool: Pool, shared: int, told: str = "", partial: bool = False) -> None:
+    """shared: the ids that both models have. width: how many the target has, where the draft model has fewer."""
+
+    def __init__(self, pool: Pool, shared: int, told: str = "", width: int | None = None) -> None:
         if pool.identity is not None:
             self.identity = f"draft_model of weights {pool.identity.weights}{told}"
-        self.partial = partial
         self._pool = pool
         self._shared = shared
+        self._width = width
+        self._widens = False
         self._sequence: Sequence | None = None
         self._ends: list[int] = []  # of the pending token and each drafted one: how long the text up to it is
 
     def draft(self, context: Context) -> AsyncGenerator[Step]:
         return chained(self, context)
 
+    def unread(self, ids: Series[int]) -> int:
+        known = self._known(ids)
+        return len(known) - shared_prefix(self._taken(known).ids, known) if self._fits([len(ids)]) else 0
+
     async def begin(self, context: Context) -> Rows | None:
-        if self._sequence is None:
-            self._sequence = self._pool.take(context.ids)
         self._ends = [len(context.ids)]
-        return self._shown(await self._sequence.sync(context.ids)) if self._fits(self._ends) else None
+        if not self._fits(self._ends):
+            return None
+        # processors may count on the scores of all the target's tokens
+        self._widens = bool(context.sampling.processors)
+        ids = self._known(context.ids)
+        return self._shown(await self._taken(ids).sync(ids))
+
+    def _taken(self, ids: Series[int]) -> Sequence:
+        if self._sequence is None:
+            self._sequence = self._pool.take(ids)
+        return self._sequence
 
     async def extend(self, tokens: Series[int], parents: Series[int]) -> Rows | None:
         assert self._sequence is not None
@@ -60,15 +81,25 @@ class ModelDraft(Drafter):
         limit = self._pool.runner.max_length
         return limit is None or max(ends) <= limit
 
+    def _known(self, ids: Series[int]) -> Series[int]:
+        """The text with another token for each that the draft model doesn't have: what it drafts is a guess either way."""
+        if self._width is None:
+            return ids
+        size = self._pool.runner.vocab_size
+        return [token if token < size else STAND_IN for token in ids]
+
     def _shown(self, rows: Rows) -> Rows:
         """The rows without what only the draft model's vocabulary holds."""
-        return replace(rows, logits=rows.logits[:, : self._shared])
+        logits = rows.logits[:, : self._shared]
+        if self._widens and self._width is not None:
+            logits = F.pad(logits, (0, self._width - self._shared), value=-torch.inf)
+        return replace(rows, logits=logits)
 
     async def read(self, ids: Series[int], given: int) -> Rows:
-        if self._sequence is None:
-            self._sequence = self._pool.take(ids)
-        await self._sequence.sync(ids[: given - 1])
-        return self._shown(await self._sequence.forward(ids[given - 1 :]))
+        ids = self._known(ids)
+        sequence = self._taken(ids)
+        await sequence.sync(ids[: given - 1])
+        return self._shown(await sequence.forward(ids[given - 1 :]))
 
     def close(self) -> None:
         if self._sequence is not None:
@@ -100,7 +131,8 @@ def build(parts: Parts, *, model: Any, vocabulary: int | None = None, weights: s
     if plan != FULL:
         pool = parts.open_pool(runner, pool.identity, plan)
     told = "".join([f", weights {weights}" if weights else "", f", {size} tokens" if partial else ""])
-    return lambda target: ModelDraft(pool, shared, told, partial)
+    width = parts.target.runner.vocab_size
+    return lambda target: ModelDraft(pool, shared, told, width if runner.vocab_size < width else None)
 
 
 def compare_vocabularies(target: dict[str, int], draft: dict[str, int], shared: int, name: str) -> None:

@@ -34,13 +34,10 @@ class AheadDraft(Drafter):
 
     branches = True
 
-    def __init__(
-        self, target: Sequence, pool: Pool, exit_layer: int, identity: str = "", partial: bool = False
-    ) -> None:
+    def __init__(self, target: Sequence, pool: Pool, exit_layer: int, identity: str = "") -> None:
         self.taps = frozenset({exit_layer})
         self.identity = identity
         self._target, self._pool, self._exit = target, pool, exit_layer
-        self.partial = partial
         self._last = pool.runner.num_layers
         self._own_taps = frozenset({self._last})
         self._own: Sequence | None = None
@@ -49,14 +46,22 @@ class AheadDraft(Drafter):
     def draft(self, context: Context) -> AsyncGenerator[Step]:
         return chained(self, context)
 
+    def unread(self, ids: Series[int]) -> int:
+        own = ids[1:]
+        return len(own) - shared_prefix(self._taken(own).ids, own) if own else 0
+
+    def _taken(self, ids: Series[int]) -> Sequence:
+        if self._own is None:
+            self._own = self._pool.take(ids)
+        return self._own
+
     async def begin(self, context: Context) -> Rows | None:
         ids = context.ids[1:]
         if not ids:
             return None  # a text of one token has no verified state to begin from
-        if self._own is None:
-            self._own = self._pool.take(ids)
-        known = shared_prefix(self._own.ids, ids[:-1])
-        rows = await self._own.sync(ids, self._own_taps, self._target.states(self._exit)[known:])
+        own = self._taken(ids)
+        known = shared_prefix(own.ids, ids[:-1])
+        rows = await own.sync(ids, self._own_taps, self._target.states(self._exit)[known:])
         self._states = rows.taps[self._last][-1:]
         return rows
 
@@ -74,17 +79,16 @@ class AheadDraft(Drafter):
         rest = await self._target.forward(new, taps=self.taps, want=0)
         states = torch.cat([self._target.states(self._exit), rest.taps[self._exit]])
         self._target.drop()
-        if self._own is None:
-            self._own = self._pool.take(known)
-        held = shared_prefix(self._own.ids, known[:-1])
+        own = self._taken(known)
+        held = shared_prefix(own.ids, known[:-1])
         taps = self._own_taps
-        await self._own.sync(known, taps, states[held : len(known)])
-        first = await self._own.forward(new, taps=taps, states=states[len(known) : -1])
+        await own.sync(known, taps, states[held : len(known)])
+        first = await own.forward(new, taps=taps, states=states[len(known) : -1])
         if len(new) == 1:
             return first
         parents = range(len(new) - 1)
-        rows = await self._own.forward(new[1:], parents, taps=taps, states=first.taps[self._last][:-1])
-        self._own.drop()
+        rows = await own.forward(new[1:], parents, taps=taps, states=first.taps[self._last][:-1])
+        own.drop()
         return Rows(torch.cat([first.logits[:1], rows.logits]), torch.cat([first.hidden[:1], rows.hidden]))
 
     def close(self) -> None:
@@ -98,26 +102,30 @@ class ExitDraft(Drafter):
 
     branches = True
 
-    def __init__(
-        self, target: Sequence, pool: Pool, exit_layer: int, identity: str = "", partial: bool = False
-    ) -> None:
+    def __init__(self, target: Sequence, pool: Pool, exit_layer: int, identity: str = "") -> None:
         self.taps = frozenset({exit_layer})
         self.identity = identity
         self._target, self._pool, self._exit = target, pool, exit_layer
-        self.partial = partial
         self._plan = LayerPlan.early_exit(exit_layer, target.runner.num_layers)
         self._own: Sequence | None = None
 
     def draft(self, context: Context) -> AsyncGenerator[Step]:
         return chained(self, context)
 
-    async def begin(self, context: Context) -> Rows | None:
+    def unread(self, ids: Series[int]) -> int:
+        return len(ids) - shared_prefix(self._taken(ids).ids, ids)
+
+    def _taken(self, ids: Series[int]) -> Sequence:
         if self._own is None:
-            self._own = self._pool.take(context.ids)
+            self._own = self._pool.take(ids)
+        return self._own
+
+    async def begin(self, context: Context) -> Rows | None:
+        own = self._taken(context.ids)
         exits = await self._target.forward(context.ids[-1:], plan=self._plan, taps=self.taps, want=0)
-        known = shared_prefix(self._own.ids, context.ids[:-1])
+        known = shared_prefix(own.ids, context.ids[:-1])
         states = torch.cat([self._target.states(self._exit)[known:], exits.taps[self._exit]])
-        return await self._own.sync(context.ids, states=states)
+        return await own.sync(context.ids, states=states)
 
     async def extend(self, tokens: Series[int], parents: Series[int]) -> Rows | None:
         assert self._own is not None
@@ -130,12 +138,11 @@ class ExitDraft(Drafter):
         known, new = ids[: given - 1], ids[given - 1 :]
         await self._target.sync(known, self.taps)
         exits = await self._target.forward(new, plan=self._plan, taps=self.taps, want=0)
-        if self._own is None:
-            self._own = self._pool.take(known)
-        held = shared_prefix(self._own.ids, known[:-1])
-        await self._own.sync(known, states=self._target.states(self._exit)[held:])
+        own = self._taken(known)
+        held = shared_prefix(own.ids, known[:-1])
+        await own.sync(known, states=self._target.states(self._exit)[held:])
         self._target.drop()
-        return await self._own.forward(new, states=exits.taps[self._exit])
+        return await own.forward(new, states=exits.taps[self._exit])
 
     def close(self) -> None:
         if self._own is not None:
@@ -160,4 +167,4 @@ def build(parts: Parts, *, adapter: str, vocabulary: int = 0, weights: str = "")
     identity = f"exit_adapter {file.digest} at layer {exit_layer}"
     if vocabulary:
         identity += f", {vocabulary} tokens"
-    return lambda target: kind(target, pool, exit_layer, identity, bool(vocabulary))
+    return lambda target: kind(target, pool, exit_layer, identity)

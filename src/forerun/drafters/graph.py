@@ -13,13 +13,13 @@ from __future__ import annotations
 
 from collections.abc import AsyncGenerator
 from collections.abc import Sequence as Series
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any, final
 
 import torch
 from torch import Tensor
 
-from ..core import ROOT, Context, Effort, Step
+from ..core import ROOT, Context, Effort, Step, Unused
 from ..errors import UnsupportedOption
 from ..law import Law
 from ..models.request import Rows
@@ -82,15 +82,18 @@ class GraphDraft(Branched):
         self._limits = limits
 
     async def draft(self, context: Context) -> AsyncGenerator[Step]:
+        self.unused = Unused()
         rows = await self._begin(context)
         if rows is None:
             return
         graph, known = Graph(context.ids, self._limits.m), {ROOT: self._read(rows, 0, ROOT, (), context)}
-        level, nodes, seconds, effort = [_Copy()], 0, rows.seconds, Effort(forwards=1)
+        level, nodes, seconds = [_Copy()], 0, rows.seconds
+        effort = Effort(forwards=1, invalid=int(not known[ROOT].best))
         while True:
             offers = [Chosen(list(known[copy.source].best.items()), copy.confidence) for copy in level]
             taken = best_first(offers, nodes, self._limits.prices)
             if not taken:
+                self.unused = Unused(replace(effort, saved=0), seconds)
                 return
             parents = [level[index] for index, _ in taken]
             children = [child for _, child in taken]
@@ -114,9 +117,10 @@ class GraphDraft(Branched):
             seconds, first = rows.seconds, len(known) - 1
             for i, node in enumerate(asked):
                 known[node] = self._read(rows, i, first + i, graph.path(node), context)
+                effort += Effort(invalid=int(not known[node].best))
 
     def _read(self, rows: Rows, i: int, row: int, path: tuple[int, ...], context: Context) -> _Known:
-        law, ranking = read_row(rows.logits[i], path, context, self._limits.n, self.inner.partial)
+        law, ranking = read_row(rows.logits[i], path, context, self._limits.n)
         least = self._limits.sibling * ranking[0][1] if ranking else 0.0
         best = {token: p for token, p in ranking if p >= least}
         return _Known(row, best, law, rows.logits[i], rows.hidden[i])

@@ -12,7 +12,7 @@ from collections.abc import Sequence as Series
 from contextlib import aclosing
 from typing import Any, final
 
-from ..core import Context, Step
+from ..core import Context, Step, Unused
 from ..errors import UnsupportedOption
 from ..models.request import Rows
 from ..registry import Entry
@@ -30,14 +30,19 @@ class Hybrid(Drafter):
         self._drafters = first, then
 
     async def draft(self, context: Context) -> AsyncGenerator[Step]:
+        self.unused = Unused()
         for drafter in self._drafters:
             found = False
             async with aclosing(drafter.draft(context)) as steps:
                 async for step in steps:
                     found = True
                     yield step
+            self.unused = drafter.unused  # lookup, which comes first, has none
             if found:
                 return
+
+    def unread(self, ids: Series[int]) -> int:
+        return self._drafters[1].unread(ids)
 
     async def read(self, ids: Series[int], given: int) -> Rows:
         """The other drafter's rows; lookup has none."""

@@ -34,7 +34,6 @@ class SelfDraft(Drafter):
     def __init__(self, target: Sequence, plan: LayerPlan) -> None:
         self._target = target
         self._plan = plan
-        self.partial = bool(plan.head)
         self.identity = f"self {_told(plan)}"
 
     def draft(self, context: Context) -> AsyncGenerator[Step]:

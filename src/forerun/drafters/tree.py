@@ -18,7 +18,7 @@ from typing import Any, final
 
 from torch import Tensor
 
-from ..core import Context, Effort, Step
+from ..core import Context, Effort, Step, Unused
 from ..errors import UnsupportedOption
 from ..law import Law
 from ..models.request import Rows
@@ -46,12 +46,15 @@ class Tree(Branched):
         self._shape = shape
 
     async def draft(self, context: Context) -> AsyncGenerator[Step]:
+        self.unused = Unused()
         level, nodes, known = [Branch()], 0, 0
         rows = await self._begin(context)
         while rows is not None:
             offers = self._offers(rows, level, context)
+            effort = Effort(forwards=1, invalid=sum(not one.ranked for one in offers))
             taken = best_first(offers, nodes, self._shape.prices)
             if not taken:
+                self.unused = Unused(effort, rows.seconds)
                 return
             origins = [index for index, _ in taken]
             yield Step(
@@ -61,7 +64,7 @@ class Tree(Branched):
                 rows.logits[origins],
                 rows.hidden[origins],
                 rows.seconds,
-                effort=Effort(forwards=1),
+                effort=effort,
             )
             nodes += len(taken)
             # no child is worth more than its parent, and one that ends the text has none
@@ -90,7 +93,7 @@ class Tree(Branched):
             return context.chance.propose(law, start + len(level[0].path), start, drawn - 1)
 
         def offers(row: Tensor, branch: Branch) -> Offers:
-            law, ranking = read_row(row, branch.path, context, self._shape.n, self.inner.partial)
+            law, ranking = read_row(row, branch.path, context, self._shape.n)
             if law is None or not self._shape.drawn:
                 return Chosen(ranking, branch.confidence)
             return Drawn(law, ranking, branch.confidence, propose)

@@ -30,9 +30,15 @@ class Child:
 
 
 class Offers(ABC):
-    """The children that a node can still get, the most confident first. worth: the next one's confidence, 0 for none."""
+    """The children that a node can still get, the most confident first. worth: the next one's confidence, 0 for none.
+
+    ranked: whether there was any at first; a row that is no law has none.
+    """
 
     worth: float
+
+    def __init__(self, ranking: Ranking) -> None:
+        self.ranked = bool(ranking)
 
     @abstractmethod
     def take(self) -> Child:
@@ -44,6 +50,7 @@ class Chosen(Offers):
     """The best tokens of a row, with their probabilities, under a node of this confidence."""
 
     def __init__(self, ranking: Ranking, confidence: float) -> None:
+        super().__init__(ranking)
         self._left = list(reversed(ranking))
         self._confidence = confidence
         self._weigh()
@@ -67,6 +74,7 @@ class Drawn(Offers):
     """
 
     def __init__(self, law: Law, ranking: Ranking, confidence: float, propose: Callable[[Law], int]) -> None:
+        super().__init__(ranking)
         self._law = law
         self._propose = propose
         self._reached = confidence

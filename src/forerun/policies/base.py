@@ -25,6 +25,9 @@ class LengthPolicy(ABC):
 
     trained_for: Pair | None = None
 
+    def begin(self, unread: int, room: int) -> None:  # noqa: B027
+        """A request begins: its first draft has so many tokens to read first, and it may have `room` more tokens."""
+
     @abstractmethod
     def should_stop(self, steps: Sequence[Step]) -> bool:
         """Whether the draft made of these steps is long enough.
@@ -35,6 +38,9 @@ class LengthPolicy(ABC):
     def observe(self, steps: Sequence[Step], round: Round) -> None:  # noqa: B027
         """Learn from a finished round: the draft's signals, the verdict and the times."""
 
+    def end(self) -> None:  # noqa: B027
+        """The request has ended, by itself or by its caller."""
+
 
 PolicyFactory = Callable[[], LengthPolicy]
 
@@ -44,7 +50,7 @@ POLICIES: Registry[Callable[..., PolicyFactory]] = Registry("policy")
 def confidence(step: Step) -> float:
     """The draft's probability of its token: of the law it was drawn from, else the softmax of its unprocessed row.
 
-    1 for a drafter that gives neither (lookup). For a step of several nodes, the largest.
+    1 for a drafter that gives neither (lookup), 0 where the row has no softmax. For a step of several nodes, the largest.
     """
     if step.signals is not None:
         return step.signals.confidence
@@ -53,7 +59,8 @@ def confidence(step: Step) -> float:
     values: list[float] = []
     for i, (token, law) in enumerate(zip(step.tokens, step.laws, strict=True)):
         row = step.logits[min(i, step.logits.shape[0] - 1)]
-        values.append(law.probability(token) if law else float((row[token].float() - row.float().logsumexp(-1)).exp()))
+        probability = law.probability(token) if law else float((row[token].float() - row.float().logsumexp(-1)).exp())
+        values.append(0.0 if probability != probability else probability)
     return max(values)
 
 

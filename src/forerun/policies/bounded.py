@@ -17,6 +17,9 @@ class Bounded(LengthPolicy):
         self._min = min_steps
         self._max = max_steps
 
+    def begin(self, unread: int, room: int) -> None:
+        self._inner.begin(unread, room)
+
     def should_stop(self, steps: Sequence[Step]) -> bool:
         if len(steps) < self._min:
             return False
@@ -24,6 +27,9 @@ class Bounded(LengthPolicy):
 
     def observe(self, steps: Sequence[Step], round: Round) -> None:
         self._inner.observe(steps, round)
+
+    def end(self) -> None:
+        self._inner.end()
 
 
 @POLICIES("bounded", source="SpecDec++, arXiv 2405.19715 (min and max length)")

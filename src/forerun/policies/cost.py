@@ -17,6 +17,8 @@ the place of those that came out, which are luck in part.
 
 What is not tried is never learnt, so tokens that might pay are tried too. What trying is expected to lose is paid from an
 account that every emitted token adds a small share to: on the whole no more than that share is lost.
+
+A drafter that has the prompt to read begins where that pays (reading.py), or where an account of the same kind has its loss.
 """
 
 from __future__ import annotations
@@ -28,8 +30,10 @@ from typing import final
 
 from ..core import Round, Step
 from .base import POLICIES, LengthPolicy, PolicyFactory, Readings
+from .estimate import Odds
 from .outlook import Beliefs, Outlook, Reading, read
 from .pace import GivenPace, MeasuredPace, Pace
+from .reading import Lengths, best_rate, gained
 
 SHARE, MOST_SPARE = 0.004, 1.0  # tokens that may be lost by trying: of each emitted one, and at once
 LONG, SHORT = 0.995, 0.92  # kept of the newest rounds' tokens and time, a round: of all requests, of this one
@@ -78,6 +82,8 @@ class Knowledge:
         self.beliefs = Beliefs()
         self.rate = Rate(LONG)
         self.spare = 0.0
+        self.lengths = Lengths()
+        self.spare_for_reading = MOST_SPARE
 
 
 @final
@@ -92,6 +98,12 @@ class CostAware(LengthPolicy):
         self._survival = [1.0]
         self._owed: dict[int, float] = {}
         self._price: float | None = None
+        self._unread = self._room = self._emitted = 0
+        self._expected = self._loss = 0.0
+
+    def begin(self, unread: int, room: int) -> None:
+        self._unread, self._room = unread, room
+        self._expected = self._knowledge.lengths.expected(room)
 
     def should_stop(self, steps: Series[Step]) -> bool:
         length = len(steps)
@@ -101,6 +113,9 @@ class CostAware(LengthPolicy):
         if self._price is None:
             self._price = self._ratio() / pace.verify(1)
         following, later = self._outlook.ahead(readings)
+        due = not steps and (self._idle or 0) >= self._retry
+        if not steps and self._unread and not self._may_read(following, later, due):
+            return True
         survives, price = self._survives(readings), self._price
         step = self._step(readings[-1][0] if readings else self._knowledge.beliefs.with_row)
 
@@ -111,7 +126,6 @@ class CostAware(LengthPolicy):
         loss = -promised(following.probability, later.probability)
         if loss < 0:
             return False
-        due = not steps and (self._idle or 0) >= self._retry
         if not due and promised(following.hoped(self._optimism), later.hoped(self._optimism)) <= 0:
             return True
         self._owed[length] = min(loss, MOST_SPARE)
@@ -122,6 +136,12 @@ class CostAware(LengthPolicy):
         readings = list(self._readings.of(steps))
         self._survives(readings)
         with_row = bool(readings) and readings[-1][0]
+        self._emitted += len(round.tokens)
+        know.spare_for_reading += SHARE * len(round.tokens)
+        if self._unread and (with_row or round.draft.effort.forwards):
+            know.pace.learn_reading(self._unread, len(steps), round)
+            know.spare_for_reading -= self._loss
+            self._unread = 0
         # the first draft behind a pause reads what it missed: not what a step costs
         know.pace.learn(with_row, len(steps) if self._idle == 0 else 0, round)
         rounds = (len(steps) * self._step(with_row) + know.pace.verify(len(steps) + 1)) / know.pace.verify(1)
@@ -133,6 +153,27 @@ class CostAware(LengthPolicy):
         self._readings.clear()
         self._owed.clear()
         self._survival, self._price = [1.0], None
+
+    def end(self) -> None:
+        if self._emitted:
+            self._knowledge.lengths.add(self._emitted)
+
+    def _may_read(self, following: Odds, later: Odds, due: bool) -> bool:
+        """Whether the drafter may read the prompt, as far as that must pay: what it may lose is noted."""
+        know, pace = self._knowledge, self._knowledge.pace
+        rest = min(self._expected, self._room - self._emitted)
+        with_row = know.beliefs.with_row
+        reading = with_row * pace.read(self._unread) / pace.verify(1)
+
+        def lost(first: float, others: float) -> float:
+            rate = best_rate(first, others, self._step(with_row), pace.verify, self._max_steps)
+            return reading - gained(rest, rate)
+
+        self._loss = max(lost(following.probability, later.probability), 0.0)
+        if not self._loss:
+            return True
+        hopeful = due or lost(following.hoped(self._optimism), later.hoped(self._optimism)) < 0
+        return hopeful and self._loss <= know.spare_for_reading
 
     def _survives(self, readings: Series[Reading]) -> float:
         """The probability that all of these are accepted; weights don't move while a draft grows."""

@@ -91,12 +91,18 @@ class Governor(LengthPolicy):
         self._inner = inner
         self._account = account
 
+    def begin(self, unread: int, room: int) -> None:
+        self._inner.begin(unread, room)
+
     def should_stop(self, steps: Sequence[Step]) -> bool:
         return (not steps and self._account.holds_back) or self._inner.should_stop(steps)
 
     def observe(self, steps: Sequence[Step], round: Round) -> None:
         self._account.learn(round)
         self._inner.observe(steps, round)
+
+    def end(self) -> None:
+        self._inner.end()
 
 
 @POLICIES("governor", source="forerun")

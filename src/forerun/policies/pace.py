@@ -34,6 +34,15 @@ class Pace(ABC):
     def verify(self, rows: int) -> float:
         """Of everything behind the draft, for the pending token and rows - 1 drafted ones."""
 
+    def read(self, rows: int) -> float:
+        """Of the drafter's first forward, which reads so many tokens; where nothing says better, as much dearer than a
+        step as a verification of so many rows is.
+        """
+        return self.step(True) * self.verify(rows) / self.verify(1)
+
+    def learn_reading(self, rows: int, steps: int, round: Round) -> None:  # noqa: B027
+        """Take in a round of so many steps whose draft read so many tokens first."""
+
     def learn(self, has_row: bool, steps: int, round: Round) -> None:  # noqa: B027
         """Take in a round of so many steps."""
 
@@ -74,6 +83,7 @@ class MeasuredPace(Pace):
         self._steps: dict[bool, deque[float]] = {}
         self._rounds: dict[int, deque[float]] = {}
         self._points: dict[int, tuple[float, float]] = {}  # rows -> (median, rounds)
+        self._readings: deque[float] = deque(maxlen=NEWEST)  # of a token
         self._line: Line | None = None
         self._step: dict[bool, float] = {}
         self._verify: dict[int, float] = {}
@@ -90,6 +100,15 @@ class MeasuredPace(Pace):
         if rows not in self._verify:
             self._verify[rows] = self._estimate(rows)
         return self._verify[rows]
+
+    def read(self, rows: int) -> float:
+        if self._readings:
+            return self.step(True) + median(self._readings) * rows
+        return super().read(rows) if self._rounds else FIRST_STEP[True] * (1 + FIRST_SLOPE * (rows - 1))
+
+    def learn_reading(self, rows: int, steps: int, round: Round) -> None:
+        if round.timing.verify > 0:
+            self._readings.append(max(round.timing.draft - steps * self.step(True), 0.0) / rows)
 
     def learn(self, has_row: bool, steps: int, round: Round) -> None:
         if round.timing.verify <= 0:  # a round that nobody timed

@@ -92,8 +92,11 @@ class Replay:
             policy = make()
             if policy.trained_for is not None:
                 policy.trained_for.check(self.trace.header.pair, "policy")
+            unread = len(answer.prompt) if self.costs.read_ms(len(answer.prompt)) else 0
+            policy.begin(unread, answer.room - 1)
             for round in self.rounds(number, partial(_pulled, policy, answer.room), partial(observed, policy)):
                 stats.add(round)
+            policy.end()
         return self._found(stats, clipped)
 
     def planned(self, lengths: Sequence[Sequence[int]]) -> Simulated:

@@ -1,0 +1,72 @@
+"""Where a benchmark's methods left the text of plain decoding, and by how much it preferred its own token there."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+from ..answer import TokenLogprob
+from ..engine import Engine
+from .contestant import Contestant
+from .difference import CANDIDATES, Difference, preferred_by, rounding_margin, shared_length
+from .entrants import PLAIN
+from .race import Race
+
+Differences = Mapping[str, Sequence[Difference]]
+
+
+def differences(
+    engine: Engine, race: Race, contestants: Sequence[Contestant], prompts: Sequence[Sequence[int]], max_new_tokens: int
+) -> dict[str, list[Difference]]:
+    """By method of forerun, the first differing token of each prompt; plain decoding is repeated there for its margin."""
+    told: dict[int, Sequence[TokenLogprob]] = {}
+
+    def again(number: int) -> Sequence[TokenLogprob]:
+        if number not in told:
+            engine.forget()
+            options = {"max_new_tokens": max_new_tokens, "seed": 0, "speculate": False}
+            result = engine.generate(list(prompts[number]), **options, logprobs=CANDIDATES, processed_logprobs=True)
+            told[number] = result.logprobs
+        return told[number]
+
+    found: dict[str, list[Difference]] = {}
+    for contestant in contestants:
+        name = contestant.name
+        if contestant.baseline != PLAIN or name == PLAIN or name not in race.samples:
+            continue
+        found[name] = []
+        for number, (plain, sample) in enumerate(zip(race.samples[PLAIN], race.samples[name], strict=True)):
+            at = shared_length(plain.ids, sample.ids)
+            mine, theirs = (ids[at] if at < len(ids) else None for ids in (plain.ids, sample.ids))
+            if plain.ids == sample.ids:
+                continue
+            margin = math.inf
+            if mine is not None and theirs is not None:
+                margin = preferred_by(again(number), at, mine, theirs)
+            found[name].append(Difference(number, 0, at, mine, theirs, margin))
+    return found
+
+
+def as_dict(engine: Engine, found: Sequence[Difference], ids: Sequence[str]) -> dict[str, Any]:
+    """A method's differences for the report; ids are the prompts'. A margin that isn't known is None."""
+    allowed = rounding_margin(engine.runner.dtype, engine.runner.device)
+    margins = [one.margin for one in found]
+    return {
+        "largest_margin": _finite(max(margins)) if margins else 0.0,
+        "beyond_rounding": sum(margin > allowed for margin in margins),
+        "differences": [
+            {
+                "id": ids[one.question],
+                "position": one.position,
+                "plain": one.plain,
+                "token": one.speculative,
+                "margin": _finite(one.margin),
+            }
+            for one in found
+        ],
+    }
+
+
+def _finite(margin: float) -> float | None:
+    return margin if math.isfinite(margin) else None
