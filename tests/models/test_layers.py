@@ -111,23 +111,21 @@ class Pair(nn.Module):
 
 
 def test_silence_has_the_form_that_the_module_has_when_it_speaks() -> None:
-    module = Pair()
-    silencer = Silencer(module)
+    module, silent = Pair(), True
+    Silencer(module, lambda: silent)
     states = torch.ones(1, 3, 2)
-    silencer.silent = True
     for out in (module(states), module(hidden_states=states)):
         assert len(out) == 3
         assert not out[0].any()
         assert out[1:] == (None, None)
     assert module.calls == 1
-    silencer.silent = False
+    silent = False
     assert module(states)[1:] == ("weights", "cache")
 
 
 def test_a_silent_projection_has_its_own_width() -> None:
     module = nn.Linear(4, 7)
-    silencer = Silencer(module)
-    silencer.silent = True
+    Silencer(module, lambda: True)
     for _ in range(2):
         assert torch.equal(module(torch.ones(1, 3, 4)), torch.zeros(1, 3, 7))
 

@@ -17,16 +17,16 @@ from ..errors import UnsupportedModel, UnsupportedOption
 from .attention import NAME
 from .checks import max_length_of
 from .layers import Block, decoder_layers
-from .packed import Packed, Part
+from .packed import Packed, Part, Running
 from .plan import FULL, LayerPlan
 from .request import Request, Rows
-from .store import LayerStore, Store
+from .store import LayerStore, NoStore, Store
 
 LEAN = "carving needs the lean runner: load a Llama-shaped model by name or path, not as an object"
 
 
 class Runner(ABC):
-    """A model that answers requests. All requests of one call share a plan and their taps.
+    """A model that answers requests. All requests of one call share a plan and their taps. Threads may share a runner.
 
     cost: what its whole forwards cost, where that was measured and somebody said so.
     """
@@ -38,6 +38,11 @@ class Runner(ABC):
     device: torch.device
     dtype: torch.dtype
     name: str
+
+    @property
+    def version(self) -> int:
+        """Counts the changes of the weights that were noticed: keys and values of another version say other things."""
+        return 0
 
     @abstractmethod
     def execute(self, requests: Sequence[Request]) -> list[Rows]:
@@ -130,7 +135,6 @@ class HFRunner(Runner):
         self.max_length = max_length_of(model.config)
         self.attended: set[int] = set()
         self.padding: Callable[[int], int] | None = None
-        self._spare = LayerStore(self.num_layers, 1)
         self._unskippable = ""
         self.model = private_copy(model)
         layers = decoder_layers(self.model)
@@ -138,11 +142,12 @@ class HFRunner(Runner):
             Block(layer, index, last=index == len(layers) - 1)
         if getattr(config, "do_layer_norm_before", True) is False:
             self.refuse_plans("its layers normalise behind their residual additions, so they can't be skipped")
-        self._head_input: Tensor | None = None
+        self._running = Running()
         self.model.get_output_embeddings().register_forward_pre_hook(self._keep_head_input)
 
     def _keep_head_input(self, module: torch.nn.Module, args: tuple[Tensor, ...]) -> None:
-        self._head_input = args[0]
+        if (packed := self._running.packed) is not None:
+            packed.head_input = args[0]
 
     def check_plan(self, plan: LayerPlan) -> None:
         if plan != FULL and self._unskippable:
@@ -175,27 +180,27 @@ class HFRunner(Runner):
         padded = self._padded(requests)
         packed = Packed([request.part for request in padded], requests[0].plan, requests[0].taps)
         ids, positions, wanted = layout(padded, self.device)
-        out = self.model(
-            input_ids=ids[None],
-            position_ids=positions[None],
-            attention_mask=torch.ones_like(ids)[None],
-            use_cache=False,
-            logits_to_keep=wanted,
-            packed=packed,
-        )
+        with self._running.during(packed):
+            out = self.model(
+                input_ids=ids[None],
+                position_ids=positions[None],
+                attention_mask=torch.ones_like(ids)[None],
+                use_cache=False,
+                logits_to_keep=wanted,
+                packed=packed,
+            )
         self.attended |= packed.layers_seen
-        hidden, self._head_input = self._head_input, None
-        if hidden is None:
+        if packed.head_input is None:
             raise UnsupportedModel(f"{type(self.model).__name__} did not call its output head")
-        return gather(hidden[0], out.logits[0], packed, requests)
+        return gather(packed.head_input[0], out.logits[0], packed, requests)
 
     def _padded(self, requests: Sequence[Request]) -> Sequence[Request]:
-        """The requests and, where padding says so, one more: rows of no text, in a store of their own."""
+        """The requests and, where padding says so, one more: rows of no text, which nothing keeps."""
         rows = sum(request.part.n for request in requests)
         extra = 0 if self.padding is None else self.padding(rows) - rows
         if extra <= 0:
             return requests
-        spare = Part(self._spare, committed=0, first=0, n=extra, depths=list(range(extra)))
+        spare = Part(NoStore(), committed=0, first=0, n=extra, depths=list(range(extra)))
         return [*requests, Request(self, (0,) * extra, spare, want=0)]
 
 

@@ -24,6 +24,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable
 from collections.abc import Sequence as Series
 from itertools import chain, repeat
+from threading import RLock
 from typing import final
 
 from ..core import Round, Step
@@ -74,6 +75,7 @@ class Knowledge:
     """What requests share: beliefs, costs, the price of time, and what may be spent on trying."""
 
     def __init__(self, pace: Pace) -> None:
+        self.lock = RLock()  # requests of several threads share it
         self.pace = pace
         self.beliefs = Beliefs()
         self.rate = Rate(LONG)
@@ -94,10 +96,14 @@ class CostAware(LengthPolicy):
         self._price: float | None = None
 
     def should_stop(self, steps: Series[Step]) -> bool:
-        length = len(steps)
-        if length >= self._max_steps:
+        if len(steps) >= self._max_steps:
             return True
-        readings, pace = self._readings.of(steps), self._knowledge.pace
+        readings = self._readings.of(steps)
+        with self._knowledge.lock:
+            return self._pays_no_more(readings)
+
+    def _pays_no_more(self, readings: Series[Reading]) -> bool:
+        length, pace = len(readings), self._knowledge.pace
         if self._price is None:
             self._price = self._ratio() / pace.verify(1)
         following, later = self._outlook.ahead(readings)
@@ -111,13 +117,17 @@ class CostAware(LengthPolicy):
         loss = -promised(following.probability, later.probability)
         if loss < 0:
             return False
-        due = not steps and (self._idle or 0) >= self._retry
+        due = not readings and (self._idle or 0) >= self._retry
         if not due and promised(following.hoped(self._optimism), later.hoped(self._optimism)) <= 0:
             return True
         self._owed[length] = min(loss, MOST_SPARE)
         return self._debt(length + 1) > self._knowledge.spare
 
     def observe(self, steps: Series[Step], round: Round) -> None:
+        with self._knowledge.lock:
+            self._learn(steps, round)
+
+    def _learn(self, steps: Series[Step], round: Round) -> None:
         know, accepted = self._knowledge, len(round.verdict.path)
         readings = list(self._readings.of(steps))
         self._survives(readings)
