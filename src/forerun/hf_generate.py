@@ -9,6 +9,7 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from functools import partial
+from threading import RLock
 from typing import Any, final
 from weakref import ReferenceType, ref
 
@@ -66,6 +67,7 @@ class Hook:
     def __init__(self, build: Callable[[Any], Engine]) -> None:
         self._build = build
         self._bound: _Bound | None = None
+        self._lock = RLock()
 
     def __call__(
         self,
@@ -92,15 +94,17 @@ class Hook:
         )
 
     def _engine(self, model: Any) -> Engine:
-        bound, state = self._bound, _state(model)
-        if bound is None or bound.model() is not model or bound.state != state:
-            self._bound = bound = _Bound(ref(model, self._unbind), state, self._build(model))
-        return bound.engine
+        with self._lock:
+            bound, state = self._bound, _state(model)
+            if bound is None or bound.model() is not model or bound.state != state:
+                self._bound = bound = _Bound(ref(model, self._unbind), state, self._build(model))
+            return bound.engine
 
     def _unbind(self, model: ReferenceType[Any]) -> None:
         """A model died: let go of the parameters that the engine shares with it."""
-        if self._bound is not None and self._bound.model is model:
-            self._bound = None
+        with self._lock:  # reentrant, since a model may die at any time, also while this thread builds an engine
+            if self._bound is not None and self._bound.model is model:
+                self._bound = None
 
 
 def _state(model: Any) -> tuple[object, ...]:
