@@ -20,12 +20,13 @@ from .drafters.none import NoDraft
 from .drive import Batch, Event
 from .errors import UnsupportedOption
 from .methods import drafter_factory, policy_factory
+from .models.follow import check_text_is_not_random, follow
 from .models.heads import Pair
 from .models.identity import Identity
 from .models.load import Loaded, open_model
 from .models.plan import FULL, LayerPlan
 from .models.pool import Pool
-from .models.runner import Runner
+from .models.runner import HFRunner, Runner
 from .models.sequence import Sequence as Target
 from .options import Options, options_from
 from .policies.base import PolicyFactory
@@ -140,6 +141,25 @@ class Engine:
         for pool in self._pools:
             pool.clear()
 
+    def follow(self) -> None:
+        """Bring model objects that changed since they were loaded up to date; generate, each and stream do so by themselves.
+
+        Keys and values of weights that were written in place are dropped. Of a write through `.data` that changes a few
+        numbers only, forget is to be told. Raises UnsupportedModel where a changed model can't be run exactly.
+        """
+        keeps = not all(pool.empty for pool in self._pools)
+        for runner in self._runners():
+            follow(runner, thoroughly=keeps)
+        check_text_is_not_random(self.runner)
+
+    @property
+    def outdated(self) -> bool:
+        """Whether a model object is another than the one that was loaded, apart from the values of its parameters."""
+        return any(isinstance(runner, HFRunner) and runner.watch.changed() for runner in self._runners())
+
+    def _runners(self) -> list[Runner]:
+        return list(dict.fromkeys(pool.runner for pool in self._pools))
+
     def _check_pair(self) -> None:
         trained_for = self._policy().trained_for
         if trained_for is not None:
@@ -157,7 +177,10 @@ class Engine:
         batch: Batch[int, Round] = Batch()
         try:
             while True:
-                for index in islice(waiting, max_batch - len(batch)):
+                added = list(islice(waiting, max_batch - len(batch)))
+                if added:
+                    self.follow()
+                for index in added:
                     batch.add(index, self.rounds(jobs[index].context, jobs[index].speculate))
                 if not len(batch):
                     return

@@ -23,10 +23,11 @@ from .core import Context, Round
 from .drafters.base import DRAFTERS, DrafterFactory
 from .drive import Batch
 from .engine import Engine, load
-from .errors import UnsupportedOption
+from .errors import UnsupportedModel, UnsupportedOption
 from .hf_call import Call, of_generate, read_call
 from .hf_texts import Texts
 from .methods import policy_factory
+from .models.follow import check_text_is_not_random
 from .policies.base import PolicyFactory
 
 
@@ -56,7 +57,6 @@ class _Bound:
     """The engine built for one model, as it was then."""
 
     model: ReferenceType[Any]
-    state: tuple[object, ...]
     engine: Engine
 
 
@@ -81,6 +81,7 @@ class Hook:
     ) -> Tensor | GenerateDecoderOnlyOutput:
         """What generate asks of a decoding loop."""
         streamer = of_generate("streamer") if streamer is None else streamer
+        _check_inputs(model)
         call = read_call(input_ids, logits_processor, stopping_criteria, generation_config, inputs, streamer)
         texts = _write(call, self._engine(model))
         if streamer is not None:
@@ -95,9 +96,10 @@ class Hook:
 
     def _engine(self, model: Any) -> Engine:
         with self._lock:
-            bound, state = self._bound, _state(model)
-            if bound is None or bound.model() is not model or bound.state != state:
-                self._bound = bound = _Bound(ref(model, self._unbind), state, self._build(model))
+            bound = self._bound
+            if bound is None or bound.model() is not model or bound.engine.outdated:
+                self._bound = bound = _Bound(ref(model, self._unbind), self._build(model))
+            check_text_is_not_random(bound.engine.runner)
             return bound.engine
 
     def _unbind(self, model: ReferenceType[Any]) -> None:
@@ -107,9 +109,16 @@ class Hook:
                 self._bound = None
 
 
-def _state(model: Any) -> tuple[object, ...]:
-    """What an engine is built from. Other parameters, another dtype or device need another one; other values don't."""
-    return model.dtype, model.device, *(id(parameter) for parameter in model.parameters())
+def _check_inputs(model: Any) -> None:
+    """Raise UnsupportedModel where another object prepares what the model reads: it may read more than its tokens."""
+    prepare = model.prepare_inputs_for_generation
+    if getattr(prepare, "__self__", None) is not model:
+        owner = type(getattr(prepare, "__self__", prepare)).__name__
+        raise UnsupportedModel(
+            f"custom_generate: a {owner} prepares the inputs of this {type(model).__name__} (prompt tuning, prefix tuning "
+            "and p-tuning put trained embeddings or keys before the text), and forerun runs token ids alone; generate "
+            "without the hook"
+        )
 
 
 def _write(call: Call, engine: Engine) -> Texts:

@@ -5,7 +5,6 @@ from __future__ import annotations
 import sys
 from collections.abc import Callable, Iterator
 from concurrent.futures import ThreadPoolExecutor
-from pathlib import Path
 from typing import Any
 
 import pytest
@@ -183,6 +182,7 @@ def test_threads_share_what_a_policy_learns(policy: str) -> None:
     engine = load(small_model(), drafter="self", policy=policy, drafter_options={"exit_layer": 1})
     carried = engine.using("self", policy, drafter_options={"exit_layer": 1}, policy_options={"carry": True})
     expected = engine.generate([4, 5, 6], max_new_tokens=20).ids
-    assert at_once(lambda _: [carried.generate([4, 5, 6], max_new_tokens=20).ids for _ in range(6)]) == [
-        [expected] * 6
-    ] * THREADS
+    assert (
+        at_once(lambda _: [carried.generate([4, 5, 6], max_new_tokens=20).ids for _ in range(6)])
+        == [[expected] * 6] * THREADS
+    )
