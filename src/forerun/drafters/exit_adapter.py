@@ -106,6 +106,7 @@ class ExitDraft(Drafter):
         self._target, self._pool, self._exit = target, pool, exit_layer
         self.partial = partial
         self._plan = LayerPlan.early_exit(exit_layer, target.runner.num_layers)
+        target.runner.check_plan(self._plan)
         self._own: Sequence | None = None
 
     def draft(self, context: Context) -> AsyncGenerator[Step]:

@@ -32,6 +32,7 @@ class SelfDraft(Drafter):
     branches = True
 
     def __init__(self, target: Sequence, plan: LayerPlan) -> None:
+        target.runner.check_plan(plan)  # a model object may have changed since the drafter was built
         self._target = target
         self._plan = plan
         self.partial = bool(plan.head)

@@ -26,9 +26,30 @@ IGNORED = frozenset(
     | {"prepare_inputs_for_generation", "_attn_implementation_internal", "_name_or_path", "name_or_path"}
 )
 # torch's own attributes of a module, of which a forward reads these.
-_OF_TORCH = frozenset(vars(nn.Module())) - {"_parameters", "_buffers", "_modules", "_forward_hooks", "_forward_pre_hooks"}
+_OF_TORCH = frozenset(vars(nn.Module())) - {
+    "_parameters",
+    "_buffers",
+    "_modules",
+    "_forward_hooks",
+    "_forward_pre_hooks",
+}
 _MISSING = object()
-_PLAIN = (bool, int, float, str, bytes, tuple, list, dict, set, frozenset, type(None), Tensor, nn.Module, PreTrainedConfig)
+_PLAIN = (
+    bool,
+    int,
+    float,
+    str,
+    bytes,
+    tuple,
+    list,
+    dict,
+    set,
+    frozenset,
+    type(None),
+    Tensor,
+    nn.Module,
+    PreTrainedConfig,
+)
 
 Attributes = dict[str, Any]
 

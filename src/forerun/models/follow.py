@@ -6,8 +6,6 @@ from ..errors import UnsupportedModel
 from .runner import HFRunner, Runner
 from .self_check import self_check
 
-LOAD_AGAIN = "load it again"
-
 
 def follow(runner: Runner, thoroughly: bool = True) -> None:
     """Bring a runner up to date with its model; one that has no model object to follow stays as it is.
@@ -47,7 +45,5 @@ def _check_alike(runner: HFRunner, fresh: HFRunner) -> None:
     ):
         if before != now:
             raise UnsupportedModel(
-                f"{runner.name} has changed since it was loaded ({what}: {now}, before: {before}); {LOAD_AGAIN}"
+                f"{runner.name} has changed since it was loaded ({what}: {now}, before: {before}); load it again"
             )
-    if fresh.unskippable and not runner.unskippable:
-        raise UnsupportedModel(f"{runner.name} has changed since it was loaded: {fresh.unskippable}; {LOAD_AGAIN}")

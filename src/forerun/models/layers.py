@@ -7,7 +7,9 @@ skips.
 
 from __future__ import annotations
 
+from collections import OrderedDict
 from collections.abc import Callable
+from copy import copy
 from typing import Any, final
 
 import torch
@@ -78,7 +80,7 @@ class Silencer:
     def __init__(self, module: nn.Module, silent: Callable[[], bool]) -> None:
         self._silent = silent
         self._module = module
-        self._forward = module.forward
+        self._forward = call_with_hooks(module)
         self._form = Form()
         module.forward = self._run
 
@@ -104,7 +106,7 @@ class Block:
         Silencer(attention_sublayer(layer), self._attention_silent)
         for module in mlp_sublayers(layer):
             Silencer(module, self._mlp_silent)
-        self._forward: Callable[..., Any] = layer.forward
+        self._forward = call_with_hooks(layer)
         self._form = Form()
         layer.forward = self._run
 
@@ -145,6 +147,19 @@ class Block:
     def _mlp_silent(self) -> bool:
         packed = self._running.packed
         return packed is not None and self._index in packed.plan.mlp
+
+
+def call_with_hooks(module: nn.Module) -> Callable[..., Any]:
+    """What a module does when it is called, its hooks included; they no longer run around its forward.
+
+    So what takes the forward's place leaves out the hooks too, where it leaves out the module.
+    """
+    if not module._forward_hooks and not module._forward_pre_hooks:
+        return module.forward
+    hooked = copy(module)
+    for name in ("_forward_hooks", "_forward_pre_hooks"):
+        setattr(module, name, OrderedDict())
+    return hooked
 
 
 def state_of(out: Any) -> Tensor:
