@@ -184,3 +184,25 @@ def test_sublayers_with_unknown_names_are_refused_with_the_known_ones() -> None:
         attention_sublayer(layer)
     with pytest.raises(UnsupportedModel, match="no MLP under any of the names mlp"):
         mlp_sublayers(layer)
+
+
+def test_a_modules_hooks_are_silent_with_it() -> None:
+    module, silent = nn.Linear(2, 2), False
+    module.register_forward_hook(lambda module, args, out: out + 5)
+    module.register_forward_pre_hook(lambda module, args: (args[0] * 2,))
+    states = torch.randn(1, 3, 2)
+    expected = module(states)
+    Silencer(module, lambda: silent)
+    assert torch.equal(module(states), expected)
+    silent = True
+    assert not module(states).any()
+
+
+def test_a_skipped_layers_hooks_are_skipped_with_it() -> None:
+    model = tiny_model("llama")
+    model.model.layers[3].register_forward_hook(lambda module, args, out: out + 1)
+    rows = finish(Sequence(HFRunner(model)).forward(text(9), plan=LayerPlan.early_exit(3, 4)))
+    bare = finish(Sequence(HFRunner(tiny_model("llama"))).forward(text(9), plan=LayerPlan.early_exit(3, 4)))
+    assert torch.equal(rows.logits, bare.logits)
+    whole = finish(Sequence(HFRunner(model)).forward(text(9)))
+    assert off(whole.logits, own_logits(model, text(9))) < 1e-4

@@ -23,7 +23,7 @@ BUFFER_SAMPLES = 4096
 # What a copy in evaluation mode that keeps its own keys and values doesn't read.
 IGNORED = frozenset(
     {"training", "gradient_checkpointing", "_gradient_checkpointing_func", "use_cache", "generation_config"}
-    | {"prepare_inputs_for_generation", "_attn_implementation_internal", "_name_or_path", "name_or_path"}
+    | {"prepare_inputs_for_generation", "_attn_implementation_internal", "_name_or_path", "_is_full_backward_hook"}
 )
 # torch's own attributes of a module, of which a forward reads these.
 _OF_TORCH = frozenset(vars(nn.Module())) - {
@@ -61,6 +61,8 @@ class Watch:
     def __init__(self, model: nn.Module) -> None:
         self.model = ref(model)
         modules = list(model.modules())
+        self._modules = modules[1:]
+        self._types = [type(one) for one in modules]
         self._root = _own(vars(model))
         self._attributes = [(vars(one), _remembered(vars(one))) for one in modules[1:]]
         self._attributes += [(vars(one), _remembered(vars(one))) for one in _configurations(modules)]
@@ -88,6 +90,7 @@ class Watch:
         return (
             _differ(_own(vars(model)), self._root)
             or any(_differ(now, then) for now, then in self._attributes)
+            or [type(one) for one in (model, *self._modules)] != self._types
             or any(kind.forward is not forward for kind, forward in self._forwards.items())
             or any(now.get(name) is not value for now, then in self._single for name, value in then.items())
             or self._moved()
@@ -169,7 +172,7 @@ def _differ(now: Attributes, then: Attributes) -> bool:
 
 def _same(now: Any, then: Any) -> bool:
     try:
-        return bool(now == then)
+        return now is then or bool(now == then)
     except (RuntimeError, TypeError, ValueError):  # two tensors or arrays, which have no single answer
         return False
 
