@@ -25,7 +25,7 @@ METHODS: dict[str, dict[str, Any]] = {
     "ahead": {"drafter": "exit_adapter", "drafter_options": {"adapter": "state+token"}},
     "behind": {"drafter": "exit_adapter", "drafter_options": {"adapter": "state"}},
 }
-PROMPTS = ("ab abab a", [5, 6, 7, 5, 6], "The end", [1], [9, 4] * 6)
+PROMPTS = ("ab abab a", [5, 6, 7, 5, 6], [1])
 OPTIONS: tuple[dict[str, Any], ...] = (
     {},
     {"temperature": 1.0, "seed": 3},
