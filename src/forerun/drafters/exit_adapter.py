@@ -106,7 +106,6 @@ class ExitDraft(Drafter):
         self._target, self._pool, self._exit = target, pool, exit_layer
         self.partial = partial
         self._plan = LayerPlan.early_exit(exit_layer, target.runner.num_layers)
-        target.runner.check_plan(self._plan)
         self._own: Sequence | None = None
 
     def draft(self, context: Context) -> AsyncGenerator[Step]:
@@ -161,4 +160,10 @@ def build(parts: Parts, *, adapter: str, vocabulary: int = 0, weights: str = "")
     identity = f"exit_adapter {file.digest} at layer {exit_layer}"
     if vocabulary:
         identity += f", {vocabulary} tokens"
-    return lambda target: kind(target, pool, exit_layer, identity, bool(vocabulary))
+
+    def drafter(target: Sequence) -> Drafter:
+        if kind is ExitDraft:
+            runner.check_plan(LayerPlan.early_exit(exit_layer, runner.num_layers))
+        return kind(target, pool, exit_layer, identity, bool(vocabulary))
+
+    return drafter

@@ -32,7 +32,6 @@ class SelfDraft(Drafter):
     branches = True
 
     def __init__(self, target: Sequence, plan: LayerPlan) -> None:
-        target.runner.check_plan(plan)  # a model object may have changed since the drafter was built
         self._target = target
         self._plan = plan
         self.partial = bool(plan.head)
@@ -97,7 +96,12 @@ def build(
     if vocabulary:
         tokens = frequent(_tokens_of(vocabulary_text, parts), vocabulary, runner.vocab_size)
         carved = replace(carved, head=runner.add_head(tokens))
-    return lambda target: SelfDraft(target, carved)
+
+    def drafter(target: Sequence) -> Drafter:
+        runner.check_plan(carved)  # a model object may have changed since
+        return SelfDraft(target, carved)
+
+    return drafter
 
 
 def _told(plan: LayerPlan) -> str:
