@@ -2,74 +2,20 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
-from contextlib import nullcontext
 from typing import Any
 
 import pytest
 import torch
-from peft import (
-    LoraConfig,
-    PrefixTuningConfig,
-    PromptEncoderConfig,
-    PromptTuningConfig,
-    get_peft_model,
-)
 from torch import Tensor, nn
 
 import forerun
 from forerun.errors import UnsupportedModel
 from forerun.testing import tiny_model
 
+from .changing import PROMPT, SIZES, WRITERS, Change, by_engine, by_hook, own
+
 # PEFT and transformers call each other's older names
 pytestmark = pytest.mark.filterwarnings("ignore:.*checkpointing.*:FutureWarning")
-
-PROMPT = torch.tensor([[5, 6, 7, 5, 6, 8, 5, 6, 11, 12, 13, 14]])
-OPTIONS: dict[str, Any] = {"do_sample": False, "max_new_tokens": 10}
-SIZES: dict[str, Any] = {"hidden_size": 16, "intermediate_size": 24, "num_hidden_layers": 2, "head_dim": 4}
-Change = Callable[[Any], Any]
-Writer = Callable[[Any], list[int]]
-
-
-def lora(seed: int, **changes: Any) -> LoraConfig:
-    return LoraConfig(r=4, target_modules=["q_proj", "down_proj"], init_lora_weights=False, lora_alpha=32, **changes)
-
-
-def adapted(seed: int = 0) -> Any:
-    """A tiny Llama with two adapters that say other things, "default" active."""
-    torch.manual_seed(seed)
-    model = get_peft_model(tiny_model("llama", **SIZES), lora(0))
-    model.add_adapter("other", lora(1))
-    return model.eval()
-
-
-def bare_of(model: Any) -> Any:
-    return model.get_base_model() if hasattr(model, "get_base_model") else model
-
-
-def own(model: Any) -> list[int]:
-    ids: list[int] = model.generate(input_ids=PROMPT, **OPTIONS)[0, PROMPT.shape[1] :].tolist()
-    return ids
-
-
-def by_hook(model: Any) -> Writer:
-    hook = forerun.custom_generate("self", drafter_options={"exit_layer": 1})
-
-    def write(model: Any) -> list[int]:
-        ids: list[int] = model.generate(input_ids=PROMPT, **OPTIONS, custom_generate=hook)[
-            0, PROMPT.shape[1] :
-        ].tolist()
-        return ids
-
-    return write
-
-
-def by_engine(model: Any) -> Writer:
-    engine = forerun.load(bare_of(model), drafter="self", drafter_options={"exit_layer": 1})
-    return lambda model: list(engine.generate(PROMPT[0], max_new_tokens=OPTIONS["max_new_tokens"]).ids)
-
-
-WRITERS = {"hook": by_hook, "engine": by_engine}
 
 
 def steered(module: nn.Module, args: Any, out: Tensor) -> Tensor:
@@ -202,119 +148,6 @@ def test_a_changed_model_is_followed(change: Change, writer: str) -> None:
     assert write(model) == write(model) == expected
 
 
-def merged(model: Any) -> None:
-    model.merge_adapter()
-
-
-def other_adapter(model: Any) -> None:
-    model.set_adapter("other")
-
-
-def both_adapters(model: Any) -> None:
-    model.base_model.set_adapter(["default", "other"])
-
-
-def new_adapter(model: Any) -> None:
-    model.add_adapter("third", lora(2))
-    model.set_adapter("third")
-
-
-def weighed(model: Any) -> None:
-    model.base_model.add_weighted_adapter(["default", "other"], [0.5, 0.7], "both", combination_type="linear")
-    model.set_adapter("both")
-
-
-def rescaled(model: Any) -> None:
-    for module in model.modules():
-        if hasattr(module, "scaling") and isinstance(module.scaling, dict):
-            module.scaling["default"] = 0.1
-
-
-def off(model: Any) -> None:
-    model.base_model.disable_adapter_layers()
-
-
-def deleted(model: Any) -> None:
-    model.set_adapter("other")
-    model.delete_adapter("default")
-
-
-def adapter_trained(model: Any) -> None:
-    with torch.no_grad():
-        for name, parameter in model.named_parameters():
-            if "lora_B" in name:
-                parameter.mul_(-1)
-
-
-ADAPTER_CHANGES: list[Change] = [
-    other_adapter,
-    both_adapters,
-    new_adapter,
-    weighed,
-    rescaled,
-    off,
-    deleted,
-    adapter_trained,
-]
-
-
-@pytest.mark.parametrize("writer", WRITERS)
-@pytest.mark.parametrize("change", ADAPTER_CHANGES, ids=lambda change: change.__name__)
-def test_changed_adapters_are_followed(change: Change, writer: str) -> None:
-    model = adapted()
-    before = own(model)
-    write = WRITERS[writer](model)
-    assert write(model) == before
-    change(model)
-    expected = own(model)
-    assert expected != before, "this change must show"
-    assert write(model) == write(model) == expected
-
-
-@pytest.mark.parametrize("writer", WRITERS)
-def test_adapters_that_are_switched_off_for_a_while_come_back(writer: str) -> None:
-    model = adapted()
-    write = WRITERS[writer](model)
-    texts = []
-    for context in (nullcontext, model.disable_adapter, nullcontext):
-        with context():
-            assert write(model) == own(model)
-            texts.append(own(model))
-    assert texts[0] == texts[2] != texts[1]
-
-
-@pytest.mark.parametrize("writer", WRITERS)
-def test_a_merged_and_an_unloaded_adapter_are_followed(writer: str) -> None:
-    model = adapted()
-    before, write = own(model), WRITERS[writer](model)
-    assert write(model) == before
-    merged(model)
-    assert write(model) == own(model) == before
-    model.unmerge_adapter()
-    assert write(model) == before
-    bare = model.unload()
-    assert write(bare) == own(bare) != before
-
-
-TUNED = {
-    "prompt": PromptTuningConfig(task_type="CAUSAL_LM", num_virtual_tokens=4),
-    "prefix": PrefixTuningConfig(task_type="CAUSAL_LM", num_virtual_tokens=4),
-    "p": PromptEncoderConfig(task_type="CAUSAL_LM", num_virtual_tokens=4, encoder_hidden_size=8),
-}
-
-
-@pytest.mark.parametrize("kind", TUNED)
-def test_a_tuned_prompt_is_refused_by_the_hook_and_its_bare_model_is_not(kind: str) -> None:
-    model = get_peft_model(tiny_model("llama", **SIZES), TUNED[kind])
-    write = by_hook(model)
-    with pytest.raises(UnsupportedModel, match="a PeftModelForCausalLM prepares the inputs of this LlamaForCausalLM"):
-        write(model)
-    bare = model.get_base_model()
-    assert write(bare) == own(bare)
-    with model.disable_adapter():
-        assert write(model) == own(model)
-
-
 @pytest.mark.parametrize("writer", WRITERS)
 def test_a_model_that_trains_without_dropout_writes_its_text_and_stays_in_training(writer: str) -> None:
     model = tiny_model("llama", **SIZES).train()
@@ -338,12 +171,6 @@ def test_a_model_that_drops_out_while_it_trains_is_refused_until_it_evaluates(wr
         write(model)
     model.eval()
     assert write(model) == own(model)
-
-
-def test_an_adapter_that_drops_out_while_it_trains_is_refused() -> None:
-    model = get_peft_model(tiny_model("llama", **SIZES), lora(0, lora_dropout=0.2)).train()
-    with pytest.raises(UnsupportedModel, match=r"Dropout with p 0\.2"):
-        by_hook(model)(model)
 
 
 def test_a_hook_on_a_layer_is_followed_and_its_layers_are_skipped_no_more() -> None:
