@@ -25,12 +25,13 @@ from .drafters.none import NoDraft
 from .drive import Batch, Event
 from .errors import UnsupportedOption
 from .methods import drafter_factory, policy_factory
+from .models.follow import check_text_is_not_random, follow
 from .models.heads import Pair
 from .models.identity import Identity
 from .models.load import Loaded, open_model
 from .models.plan import FULL, LayerPlan
 from .models.pool import Pool
-from .models.runner import Runner
+from .models.runner import HFRunner, Runner
 from .models.sequence import Sequence as Target
 from .option_values import whole_number
 from .options import Options, applied_options, given_options, options_from
@@ -152,6 +153,25 @@ class Engine:
         for pool in self._pools:
             pool.clear()
 
+    def follow(self) -> None:
+        """Bring model objects that changed since they were loaded up to date; generate, each and stream do so by themselves.
+
+        Keys and values of weights that were written in place are dropped. Of a write through `.data` that changes a few
+        numbers only, forget is to be told. Raises UnsupportedModel where a changed model can't be run exactly.
+        """
+        keeps = not all(pool.empty for pool in self._pools)
+        for runner in self._runners():
+            follow(runner, thoroughly=keeps)
+        check_text_is_not_random(self.runner)
+
+    @property
+    def outdated(self) -> bool:
+        """Whether a model object is another than the one that was loaded, apart from the values of its parameters."""
+        return any(isinstance(runner, HFRunner) and runner.watch.changed() for runner in self._runners())
+
+    def _runners(self) -> list[Runner]:
+        return list(dict.fromkeys(pool.runner for pool in self._pools))
+
     def _check_pair(self) -> None:
         trained_for = self._policy().trained_for
         if trained_for is not None:
@@ -186,9 +206,15 @@ class Engine:
         batch: Batch[int, Round] = Batch()
         try:
             while True:
-                while waiting and len(batch) < max_batch and not (len(batch) and (alone or jobs[waiting[0]].alone)):
-                    index = waiting.popleft()
-                    alone = jobs[index].alone
+                added: list[int] = []
+                while waiting and len(batch) + len(added) < max_batch:
+                    if (len(batch) or added) and (alone or jobs[waiting[0]].alone):
+                        break
+                    added.append(waiting.popleft())
+                    alone = jobs[added[-1]].alone
+                if added:
+                    self.follow()
+                for index in added:
                     batch.add(index, self.rounds(jobs[index].context, jobs[index].speculate))
                 if not len(batch):
                     return

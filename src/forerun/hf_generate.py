@@ -10,6 +10,7 @@ import warnings
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from functools import partial
+from threading import RLock
 from typing import Any, final
 from weakref import ReferenceType, ref
 
@@ -23,11 +24,12 @@ from .core import Context, Round
 from .drafters.base import DRAFTERS, DrafterFactory
 from .drive import Batch
 from .engine import Engine, load
-from .errors import UnsupportedOption
+from .errors import UnsupportedModel, UnsupportedOption
 from .hf_call import Call, of_generate, read_call
 from .hf_signature import HookSignature
 from .hf_texts import Texts
 from .methods import policy_factory
+from .models.follow import check_text_is_not_random
 from .policies.base import PolicyFactory
 
 
@@ -58,7 +60,6 @@ class _Bound:
     """The engine built for one model, as it was then."""
 
     model: ReferenceType[Any]
-    state: tuple[object, ...]
     engine: Engine
 
 
@@ -72,6 +73,7 @@ class Hook:
         self.tokenizer = tokenizer
         self._build = build
         self._bound: _Bound | None = None
+        self._lock = RLock()
 
     def __call__(
         self,
@@ -86,6 +88,7 @@ class Hook:
     ) -> Tensor | GenerateDecoderOnlyOutput:
         """What generate asks of a decoding loop. It has used the tokenizer already, where it needs one."""
         streamer = of_generate("streamer") if streamer is None else streamer
+        _check_inputs(model)
         call = read_call(input_ids, logits_processor, stopping_criteria, generation_config, inputs, streamer)
         if call.doubt is not None:
             warnings.warn(
@@ -106,20 +109,30 @@ class Hook:
         )
 
     def _engine(self, model: Any) -> Engine:
-        bound, state = self._bound, _state(model)
-        if bound is None or bound.model() is not model or bound.state != state:
-            self._bound = bound = _Bound(ref(model, self._unbind), state, self._build(model))
-        return bound.engine
+        with self._lock:
+            bound = self._bound
+            if bound is None or bound.model() is not model or bound.engine.outdated:
+                self._bound = bound = _Bound(ref(model, self._unbind), self._build(model))
+            check_text_is_not_random(bound.engine.runner)
+            return bound.engine
 
     def _unbind(self, model: ReferenceType[Any]) -> None:
         """A model died: let go of the parameters that the engine shares with it."""
-        if self._bound is not None and self._bound.model is model:
-            self._bound = None
+        with self._lock:  # reentrant, since a model may die at any time, also while this thread builds an engine
+            if self._bound is not None and self._bound.model is model:
+                self._bound = None
 
 
-def _state(model: Any) -> tuple[object, ...]:
-    """What an engine is built from. Other parameters, another dtype or device need another one; other values don't."""
-    return model.dtype, model.device, *(id(parameter) for parameter in model.parameters())
+def _check_inputs(model: Any) -> None:
+    """Raise UnsupportedModel where another object prepares what the model reads: it may read more than its tokens."""
+    prepare = model.prepare_inputs_for_generation
+    if getattr(prepare, "__self__", None) is not model:
+        owner = type(getattr(prepare, "__self__", prepare)).__name__
+        raise UnsupportedModel(
+            f"custom_generate: a {owner} prepares the inputs of this {type(model).__name__} (prompt tuning, prefix tuning "
+            "and p-tuning put trained embeddings or keys before the text), and forerun runs token ids alone; generate "
+            "without the hook"
+        )
 
 
 def _write(call: Call, engine: Engine) -> Texts:

@@ -111,23 +111,21 @@ class Pair(nn.Module):
 
 
 def test_silence_has_the_form_that_the_module_has_when_it_speaks() -> None:
-    module = Pair()
-    silencer = Silencer(module)
+    module, silent = Pair(), True
+    Silencer(module, lambda: silent)
     states = torch.ones(1, 3, 2)
-    silencer.silent = True
     for out in (module(states), module(hidden_states=states)):
         assert len(out) == 3
         assert not out[0].any()
         assert out[1:] == (None, None)
     assert module.calls == 1
-    silencer.silent = False
+    silent = False
     assert module(states)[1:] == ("weights", "cache")
 
 
 def test_a_silent_projection_has_its_own_width() -> None:
     module = nn.Linear(4, 7)
-    silencer = Silencer(module)
-    silencer.silent = True
+    Silencer(module, lambda: True)
     for _ in range(2):
         assert torch.equal(module(torch.ones(1, 3, 4)), torch.zeros(1, 3, 7))
 
@@ -186,3 +184,25 @@ def test_sublayers_with_unknown_names_are_refused_with_the_known_ones() -> None:
         attention_sublayer(layer)
     with pytest.raises(UnsupportedModel, match="no MLP under any of the names mlp"):
         mlp_sublayers(layer)
+
+
+def test_a_modules_hooks_are_silent_with_it() -> None:
+    module, silent = nn.Linear(2, 2), False
+    module.register_forward_hook(lambda module, args, out: out + 5)
+    module.register_forward_pre_hook(lambda module, args: (args[0] * 2,))
+    states = torch.randn(1, 3, 2)
+    expected = module(states)
+    Silencer(module, lambda: silent)
+    assert torch.equal(module(states), expected)
+    silent = True
+    assert not module(states).any()
+
+
+def test_a_skipped_layers_hooks_are_skipped_with_it() -> None:
+    model = tiny_model("llama")
+    model.model.layers[3].register_forward_hook(lambda module, args, out: out + 1)
+    rows = finish(Sequence(HFRunner(model)).forward(text(9), plan=LayerPlan.early_exit(3, 4)))
+    bare = finish(Sequence(HFRunner(tiny_model("llama"))).forward(text(9), plan=LayerPlan.early_exit(3, 4)))
+    assert torch.equal(rows.logits, bare.logits)
+    whole = finish(Sequence(HFRunner(model)).forward(text(9)))
+    assert off(whole.logits, own_logits(model, text(9))) < 1e-4

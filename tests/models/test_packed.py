@@ -2,10 +2,13 @@
 
 from __future__ import annotations
 
+from threading import Thread
+
+import pytest
 import torch
 
 from forerun.models.mask import Pattern
-from forerun.models.packed import Packed, Part
+from forerun.models.packed import Packed, Part, Running
 from forerun.models.store import LayerStore
 
 
@@ -70,3 +73,18 @@ def test_entries_are_put_in_front_of_their_part_on_a_copy() -> None:
 def test_without_entries_the_hidden_states_pass_through() -> None:
     hidden = torch.zeros(1, 2, 2)
     assert Packed([part(2)]).bring_entries(hidden) is hidden
+
+
+def test_a_thread_sees_its_own_running_forward_alone_and_none_after_it() -> None:
+    running, packed = Running(), Packed([])
+    seen: list[Packed | None] = []
+    with running.during(packed):
+        assert running.packed is packed
+        thread = Thread(target=lambda: seen.append(running.packed))
+        thread.start()
+        thread.join()
+    assert seen == [None]
+    assert running.packed is None
+    with pytest.raises(KeyError), running.during(packed):
+        raise KeyError
+    assert running.packed is None

@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+import sys
+from concurrent.futures import ThreadPoolExecutor
+
 import pytest
 
 from forerun.models.plan import FULL, LayerPlan
@@ -87,3 +90,47 @@ def test_a_new_sequence_has_the_pools_plan(runner: HFRunner) -> None:
     plan = LayerPlan(weights="int4")
     assert Pool(runner, plan=plan).take([1]).plan == plan
     assert Pool(runner).take([1]).plan == FULL
+
+
+def test_a_sequence_that_was_in_use_when_the_pool_was_cleared_is_not_kept(runner: HFRunner) -> None:
+    pool = Pool(runner)
+    sequence = pool.take([1, 2])
+    sequence.ids = [1, 2]
+    pool.clear()
+    pool.give(sequence)
+    assert pool.empty
+    assert pool.take([1, 2]) is not sequence
+
+
+def test_sequences_of_old_weights_are_not_kept() -> None:
+    runner = HFRunner(tiny_model("llama"))
+    pool = Pool(runner)
+    kept, used = idle(pool, 1, 2), pool.take([5, 6])
+    used.ids = [5, 6]
+    runner.renew()
+    assert pool.take([1, 2]) is not kept
+    pool.give(used)
+    assert pool.empty
+
+
+def test_threads_never_share_a_sequence(runner: HFRunner) -> None:
+    pool, used, clashes = Pool(runner), set[int](), []
+    before = sys.getswitchinterval()
+    sys.setswitchinterval(1e-6)
+
+    def work(_: int) -> None:
+        for _ in range(200):
+            sequence = pool.take([1, 2, 3])
+            if id(sequence) in used:
+                clashes.append(sequence)
+            used.add(id(sequence))
+            sequence.ids = [1, 2, 3]
+            used.discard(id(sequence))
+            pool.give(sequence)
+
+    try:
+        with ThreadPoolExecutor(4) as threads:
+            list(threads.map(work, range(4)))
+    finally:
+        sys.setswitchinterval(before)
+    assert not clashes

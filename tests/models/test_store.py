@@ -6,7 +6,7 @@ import pytest
 import torch
 from torch import Tensor
 
-from forerun.models.store import LayerStore
+from forerun.models.store import LayerStore, NoStore
 
 
 def rows(*values: int, heads: int = 2, width: int = 3) -> Tensor:
@@ -89,3 +89,12 @@ def test_moving_leaves_layers_that_hold_nothing_alone() -> None:
     store.move([2], 1)
     keys, _ = store.write(1, 0, rows(7), rows(7))
     assert held(keys) == [7]
+
+
+def test_a_store_that_keeps_nothing_gives_back_what_is_written() -> None:
+    store, keys = NoStore(), rows(1, 2)
+    assert store.write(0, 0, keys, keys + 1)[0] is keys
+    store.move([3], 1)
+    assert held(store.write(0, 0, rows(7), rows(7))[0]) == [7]
+    with pytest.raises(ValueError, match="begin at slot 0, got 2"):
+        store.write(0, 2, keys, keys)

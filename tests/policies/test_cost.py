@@ -2,14 +2,17 @@ from collections.abc import Iterator
 from itertools import pairwise
 from math import inf
 from random import Random
-from typing import Any
+from threading import Event, Thread
+from time import sleep
+from typing import Any, final
 
 import pytest
 
+from forerun.core import Round
 from forerun.cost import Cost, Point
 from forerun.policies import fixed
 from forerun.policies.cost import SHARE, build, with_pace, worth
-from forerun.policies.pace import given
+from forerun.policies.pace import Pace, given
 
 from .rounds import chain, copied, recorded, round_of
 from .worlds import World, best_fixed, blind, mixed, rounds, speed, steady, varied
@@ -216,3 +219,36 @@ def test_a_callers_own_cost_curve_decides() -> None:
 def test_an_option_out_of_range_is_told(options: dict[str, Any], message: str) -> None:
     with pytest.raises(ValueError, match=message):
         build(**options)
+
+
+@final
+class SlowPace(Pace):
+    """Learning takes a while, in which nobody should read."""
+
+    def __init__(self) -> None:
+        self.learning = Event()
+        self.overlaps: list[bool] = []
+
+    def step(self, has_row: bool) -> float:
+        return 0.1
+
+    def verify(self, rows: int) -> float:
+        self.overlaps.append(self.learning.is_set())
+        return 1.0
+
+    def learn(self, has_row: bool, steps: int, round: Round) -> None:
+        self.learning.set()
+        sleep(0.02)
+        self.learning.clear()
+
+
+def test_a_thread_waits_while_another_one_learns() -> None:
+    pace = SlowPace()
+    factory = with_pace(lambda: pace)
+    thread = Thread(target=lambda: factory().observe([], round_of([], 0)))
+    thread.start()
+    pace.learning.wait()
+    factory().should_stop([])
+    thread.join()
+    assert pace.overlaps
+    assert not any(pace.overlaps)

@@ -1,4 +1,6 @@
 from itertools import pairwise
+from threading import Event, Thread
+from time import sleep
 from typing import Any
 
 import pytest
@@ -7,7 +9,7 @@ from forerun.core import Round
 from forerun.methods import REGISTERED
 from forerun.policies import fixed
 from forerun.policies.base import LengthPolicy
-from forerun.policies.governor import MEASURE_AGAIN, MEASURED_FIRST, PROBE, SHORTEST_REST, build
+from forerun.policies.governor import MEASURE_AGAIN, MEASURED_FIRST, PROBE, SHORTEST_REST, Account, build
 from forerun.stats import Stats
 
 from .rounds import chain, round_of
@@ -150,3 +152,21 @@ def test_rounds_that_nobody_timed_teach_nothing() -> None:
 def test_an_option_out_of_range_is_told(options: dict[str, Any], message: str) -> None:
     with pytest.raises(ValueError, match=message):
         build(**options)
+
+
+def test_a_thread_waits_while_another_one_writes_the_account(monkeypatch: pytest.MonkeyPatch) -> None:
+    factory, writing, overlaps = build(inner="fixed"), Event(), []
+
+    def learn(account: Account, round: Round) -> None:
+        writing.set()
+        sleep(0.02)
+        writing.clear()
+
+    monkeypatch.setattr(Account, "learn", learn)
+    monkeypatch.setattr(Account, "holds_back", property(lambda account: overlaps.append(writing.is_set())))
+    thread = Thread(target=lambda: factory().observe([], timed(0, 0, 1.0)))
+    thread.start()
+    writing.wait()
+    factory().should_stop([])
+    thread.join()
+    assert overlaps == [False]

@@ -167,4 +167,10 @@ def build(parts: Parts, *, adapter: str, vocabulary: int = 0, weights: str = "")
     identity = f"exit_adapter {file.digest} at layer {exit_layer}"
     if vocabulary:
         identity += f", {vocabulary} tokens"
-    return lambda target: kind(target, pool, exit_layer, identity)
+
+    def drafter(target: Sequence) -> Drafter:
+        if kind is ExitDraft:
+            runner.check_plan(LayerPlan.early_exit(exit_layer, runner.num_layers))
+        return kind(target, pool, exit_layer, identity)
+
+    return drafter

@@ -95,7 +95,12 @@ def build(
     if vocabulary:
         tokens = frequent(_tokens_of(vocabulary_text, parts), vocabulary, runner.vocab_size)
         carved = replace(carved, head=runner.add_head(tokens))
-    return lambda target: SelfDraft(target, carved)
+
+    def drafter(target: Sequence) -> Drafter:
+        runner.check_plan(carved)  # a model object may have changed since
+        return SelfDraft(target, carved)
+
+    return drafter
 
 
 def _told(plan: LayerPlan) -> str:

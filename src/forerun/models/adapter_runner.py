@@ -55,6 +55,11 @@ class AdapterRunner(Runner):
         if left := source.left():
             raise InvalidModelFile(f"the exit adapter holds a weight {left[0]} that has no place in it")
 
+    @property
+    def version(self) -> int:
+        """Its keys and values come of the base's states."""
+        return self._base.version
+
     def new_store(self, capacity: int) -> Store:
         return JointStore(self.num_layers, self._shape.kv_heads, self._shape.head_dim, capacity)
 

@@ -7,15 +7,16 @@ skips.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+from collections import OrderedDict
+from collections.abc import Callable
+from copy import copy
 from typing import Any, final
 
 import torch
 from torch import Tensor, nn
 
 from ..errors import UnsupportedModel
-from .packed import Packed
+from .packed import Packed, Running
 
 ATTENTION_NAMES = ("self_attn", "attn", "attention")
 MLP_NAMES = ("mlp", "feed_forward", "block_sparse_moe")
@@ -65,8 +66,8 @@ class Form:
         self._others: int | None = None
 
     def learn(self, out: Any) -> None:
-        self.known = True
         self._others = len(out) - 1 if isinstance(out, tuple) else None
+        self.known = True  # last, since other threads ask it first
 
     def of(self, state: Tensor) -> Any:
         return state if self._others is None else (state, *[None] * self._others)
@@ -74,20 +75,21 @@ class Form:
 
 @final
 class Silencer:
-    """Replaces a module's forward by one that gives zeros of the same form while `silent` is set."""
+    """Replaces a module's forward by one that gives zeros of the same form where silent says so of the running call."""
 
-    def __init__(self, module: nn.Module) -> None:
-        self.silent = False
+    def __init__(self, module: nn.Module, silent: Callable[[], bool]) -> None:
+        self._silent = silent
         self._module = module
-        self._forward = module.forward
+        self._forward = call_with_hooks(module)
         self._form = Form()
         module.forward = self._run
 
     def _run(self, *args: Any, **kwargs: Any) -> Any:
-        if not self.silent or not self._form.known:
+        silent = self._silent()
+        if not silent or not self._form.known:
             out = self._forward(*args, **kwargs)
             self._form.learn(out)
-            return self._form.of(torch.zeros_like(state_of(out))) if self.silent else out
+            return self._form.of(torch.zeros_like(state_of(out))) if silent else out
         hidden: Tensor = args[0] if args else kwargs["hidden_states"]
         width = self._module.out_features if isinstance(self._module, nn.Linear) else hidden.shape[-1]
         return self._form.of(hidden.new_zeros(*hidden.shape[:-1], width))
@@ -100,9 +102,11 @@ class Block:
     def __init__(self, layer: nn.Module, index: int, last: bool) -> None:
         self._index = index
         self._last = last
-        self._attention = Silencer(attention_sublayer(layer))
-        self._mlp = [Silencer(module) for module in mlp_sublayers(layer)]
-        self._forward: Callable[..., Any] = layer.forward
+        self._running = Running()
+        Silencer(attention_sublayer(layer), self._attention_silent)
+        for module in mlp_sublayers(layer):
+            Silencer(module, self._mlp_silent)
+        self._forward = call_with_hooks(layer)
         self._form = Form()
         layer.forward = self._run
 
@@ -123,7 +127,7 @@ class Block:
         rows = packed.active(self._index)
         if self._form.known and (skipped or rows == []):
             return self._form.of(hidden)
-        with self._sublayers_silent(packed):
+        with self._running.during(packed):
             if rows is None:
                 out = self._forward(hidden, *args, packed=packed, **kwargs)
                 self._form.learn(out)
@@ -136,18 +140,26 @@ class Block:
             self._form.learn(out)
             return self._form.of(hidden.index_copy(1, index, state_of(out)))
 
-    @contextmanager
-    def _sublayers_silent(self, packed: Packed) -> Iterator[None]:
-        """The plan's silence for the time of one call, taken back on exceptions too."""
-        self._attention.silent = self._index in packed.plan.attention
-        for module in self._mlp:
-            module.silent = self._index in packed.plan.mlp
-        try:
-            yield
-        finally:
-            self._attention.silent = False
-            for module in self._mlp:
-                module.silent = False
+    def _attention_silent(self) -> bool:
+        packed = self._running.packed
+        return packed is not None and self._index in packed.plan.attention
+
+    def _mlp_silent(self) -> bool:
+        packed = self._running.packed
+        return packed is not None and self._index in packed.plan.mlp
+
+
+def call_with_hooks(module: nn.Module) -> Callable[..., Any]:
+    """What a module does when it is called, its hooks included; they no longer run around its forward.
+
+    So what takes the forward's place leaves out the hooks too, where it leaves out the module.
+    """
+    if not module._forward_hooks and not module._forward_pre_hooks:
+        return module.forward
+    hooked = copy(module)
+    for name in ("_forward_hooks", "_forward_pre_hooks"):
+        setattr(module, name, OrderedDict())
+    return hooked
 
 
 def state_of(out: Any) -> Tensor:

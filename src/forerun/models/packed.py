@@ -6,7 +6,11 @@ of their part and sit out the layers below `enter`.
 
 from __future__ import annotations
 
+import threading
+from collections.abc import Iterator
+from contextlib import contextmanager
 from dataclasses import dataclass, field
+from typing import final
 
 import torch
 from torch import Tensor
@@ -62,7 +66,7 @@ class Packed:
     """The state of one packed forward. It travels through the model's keyword arguments; nothing is global.
 
     taps are the layers whose input is to be kept (layer L: the last layer's output); hidden holds them afterwards,
-    [T, D] each.
+    [T, D] each. head_input [1, wanted, D] is what the output head read.
     """
 
     parts: list[Part]
@@ -70,6 +74,7 @@ class Packed:
     taps: frozenset[int] = frozenset()
     hidden: dict[int, Tensor] = field(default_factory=dict)
     layers_seen: set[int] = field(default_factory=set)
+    head_input: Tensor | None = None
 
     @property
     def num_rows(self) -> int:
@@ -97,3 +102,19 @@ class Packed:
                 hidden[0, offset : offset + part.resumed] = part.entry
             offset += part.n
         return hidden
+
+
+@final
+class Running(threading.local):
+    """The packed forward that the calling thread is in, for modules that are handed no keyword arguments."""
+
+    packed: Packed | None = None
+
+    @contextmanager
+    def during(self, packed: Packed) -> Iterator[None]:
+        """Says packed until the block ends, in this thread alone."""
+        self.packed = packed
+        try:
+            yield
+        finally:
+            self.packed = None

@@ -5,6 +5,8 @@ from __future__ import annotations
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Sequence
 from copy import deepcopy
+from functools import partial
+from threading import RLock
 from typing import Any, final
 
 import torch
@@ -15,18 +17,19 @@ from transformers import PreTrainedConfig
 from ..cost import Cost
 from ..errors import UnsupportedModel, UnsupportedOption
 from .attention import NAME
+from .changes import Watch
 from .checks import max_length_of
 from .layers import Block, decoder_layers
-from .packed import Packed, Part
+from .packed import Packed, Part, Running
 from .plan import FULL, LayerPlan
 from .request import Request, Rows
-from .store import LayerStore, Store
+from .store import LayerStore, NoStore, Store
 
 LEAN = "carving needs the lean runner: load a Llama-shaped model by name or path, not as an object"
 
 
 class Runner(ABC):
-    """A model that answers requests. All requests of one call share a plan and their taps.
+    """A model that answers requests. All requests of one call share a plan and their taps. Threads may share a runner.
 
     cost: what its whole forwards cost, where that was measured and somebody said so.
     """
@@ -38,6 +41,11 @@ class Runner(ABC):
     device: torch.device
     dtype: torch.dtype
     name: str
+
+    @property
+    def version(self) -> int:
+        """Counts the changes of the weights that were noticed: keys and values of another version say other things."""
+        return 0
 
     @abstractmethod
     def execute(self, requests: Sequence[Request]) -> list[Rows]:
@@ -115,7 +123,8 @@ def layout(requests: Sequence[Request], device: torch.device) -> tuple[Tensor, T
 class HFRunner(Runner):
     """Any decoder that uses transformers' attention interface.
 
-    It works on a copy of the module tree that shares the parameters; the model that was passed in is not touched.
+    It works on a copy of the module tree that shares the parameters; the model that was passed in is not touched, and
+    watched for changes, which follow.py brings in under the lock. unskippable: why no layer may be left out, "" if any may.
     attended are the layers whose attention went through forerun's function so far. padding: rows -> how many rows a forward
     of so many runs with, the rest being thrown away; None for as they come. (In bfloat16 one row can be slower than two.)
     """
@@ -130,23 +139,26 @@ class HFRunner(Runner):
         self.max_length = max_length_of(model.config)
         self.attended: set[int] = set()
         self.padding: Callable[[int], int] | None = None
-        self._spare = LayerStore(self.num_layers, 1)
-        self._unskippable = ""
-        self.model = private_copy(model)
+        self.unskippable = ""
+        self.lock = RLock()
+        self.watch = Watch(model)
+        self._version = 0
+        self._copy = private_copy(model), Running()
         layers = decoder_layers(self.model)
         for index, layer in enumerate(layers):
             Block(layer, index, last=index == len(layers) - 1)
         if getattr(config, "do_layer_norm_before", True) is False:
             self.refuse_plans("its layers normalise behind their residual additions, so they can't be skipped")
-        self._head_input: Tensor | None = None
-        self.model.get_output_embeddings().register_forward_pre_hook(self._keep_head_input)
+        self.model.get_output_embeddings().register_forward_pre_hook(partial(_keep_head_input, self._copy[1]))
 
-    def _keep_head_input(self, module: torch.nn.Module, args: tuple[Tensor, ...]) -> None:
-        self._head_input = args[0]
+    @property
+    def model(self) -> Any:
+        """The copy that runs."""
+        return self._copy[0]
 
     def check_plan(self, plan: LayerPlan) -> None:
-        if plan != FULL and self._unskippable:
-            raise UnsupportedModel(f"{self.name}: {self._unskippable}; draft with lookup or a draft model")
+        if plan != FULL and self.unskippable:
+            raise UnsupportedModel(f"{self.name}: {self.unskippable}; draft with lookup or a draft model")
 
     def add_weights(self, name: str) -> None:
         raise UnsupportedOption(f"{self.name} runs on transformers' own modules, which have no {name} copy; {LEAN}")
@@ -168,35 +180,55 @@ class HFRunner(Runner):
 
     def refuse_plans(self, reason: str) -> None:
         """From now on only the whole model runs: a skipped sublayer of this model does more than add nothing."""
-        self._unskippable = reason
+        self.unskippable = reason
+
+    @property
+    def version(self) -> int:
+        return self._version
+
+    def renew(self) -> None:
+        """The weights have changed: what was computed with the old ones is stale."""
+        self._version += 1
+
+    def become(self, fresh: HFRunner) -> None:
+        """Go on as fresh, which was made of the changed model; its copy is taken over."""
+        self.max_length, self.attended, self.unskippable = fresh.max_length, fresh.attended, fresh.unskippable
+        self.watch, self._copy = fresh.watch, fresh._copy
+        self.renew()
 
     @torch.inference_mode()
     def execute(self, requests: Sequence[Request]) -> list[Rows]:
         padded = self._padded(requests)
         packed = Packed([request.part for request in padded], requests[0].plan, requests[0].taps)
         ids, positions, wanted = layout(padded, self.device)
-        out = self.model(
-            input_ids=ids[None],
-            position_ids=positions[None],
-            attention_mask=torch.ones_like(ids)[None],
-            use_cache=False,
-            logits_to_keep=wanted,
-            packed=packed,
-        )
+        model, running = self._copy
+        with running.during(packed):
+            out = model(
+                input_ids=ids[None],
+                position_ids=positions[None],
+                attention_mask=torch.ones_like(ids)[None],
+                use_cache=False,
+                logits_to_keep=wanted,
+                packed=packed,
+            )
         self.attended |= packed.layers_seen
-        hidden, self._head_input = self._head_input, None
-        if hidden is None:
-            raise UnsupportedModel(f"{type(self.model).__name__} did not call its output head")
-        return gather(hidden[0], out.logits[0], packed, requests)
+        if packed.head_input is None:
+            raise UnsupportedModel(f"{type(model).__name__} did not call its output head")
+        return gather(packed.head_input[0], out.logits[0], packed, requests)
 
     def _padded(self, requests: Sequence[Request]) -> Sequence[Request]:
-        """The requests and, where padding says so, one more: rows of no text, in a store of their own."""
+        """The requests and, where padding says so, one more: rows of no text, which nothing keeps."""
         rows = sum(request.part.n for request in requests)
         extra = 0 if self.padding is None else self.padding(rows) - rows
         if extra <= 0:
             return requests
-        spare = Part(self._spare, committed=0, first=0, n=extra, depths=list(range(extra)))
+        spare = Part(NoStore(), committed=0, first=0, n=extra, depths=list(range(extra)))
         return [*requests, Request(self, (0,) * extra, spare, want=0)]
+
+
+def _keep_head_input(running: Running, module: torch.nn.Module, args: tuple[Tensor, ...]) -> None:
+    if running.packed is not None:
+        running.packed.head_input = args[0]
 
 
 def private_copy(model: Any) -> Any:

@@ -62,3 +62,16 @@ class LayerStore(Store):
                 if buffer is not None:
                     index = torch.tensor(slots, device=buffer.device)
                     buffer[:, start : start + len(slots)] = buffer[:, index]
+
+
+@final
+class NoStore(Store):
+    """Keeps nothing: for rows that see themselves alone and are thrown away."""
+
+    def write(self, layer: int, slot: int, keys: Tensor, values: Tensor) -> tuple[Tensor, Tensor]:
+        if slot:
+            raise ValueError(f"rows that nothing keeps begin at slot 0, got {slot}")
+        return keys, values
+
+    def move(self, slots: Sequence[int], start: int) -> None:
+        """There is nothing to be moved."""

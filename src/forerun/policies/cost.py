@@ -26,6 +26,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable
 from collections.abc import Sequence as Series
 from itertools import chain, repeat
+from threading import RLock
 from typing import final
 
 from ..core import Round, Step
@@ -78,6 +79,7 @@ class Knowledge:
     """What requests share: beliefs, costs, the price of time, and what may be spent on trying."""
 
     def __init__(self, pace: Pace) -> None:
+        self.lock = RLock()  # requests of several threads share it
         self.pace = pace
         self.beliefs = Beliefs()
         self.rate = Rate(LONG)
@@ -103,18 +105,23 @@ class CostAware(LengthPolicy):
 
     def begin(self, unread: int, room: int) -> None:
         self._unread, self._room = unread, room
-        self._expected = self._knowledge.lengths.expected(room)
+        with self._knowledge.lock:
+            self._expected = self._knowledge.lengths.expected(room)
 
     def should_stop(self, steps: Series[Step]) -> bool:
-        length = len(steps)
-        if length >= self._max_steps:
+        if len(steps) >= self._max_steps:
             return True
-        readings, pace = self._readings.of(steps), self._knowledge.pace
+        readings = self._readings.of(steps)
+        with self._knowledge.lock:
+            return self._pays_no_more(readings)
+
+    def _pays_no_more(self, readings: Series[Reading]) -> bool:
+        length, pace = len(readings), self._knowledge.pace
         if self._price is None:
             self._price = self._ratio() / pace.verify(1)
         following, later = self._outlook.ahead(readings)
-        due = not steps and (self._idle or 0) >= self._retry
-        if not steps and self._unread and not self._may_read(following, later, due):
+        due = not readings and (self._idle or 0) >= self._retry
+        if not readings and self._unread and not self._may_read(following, later, due):
             return True
         survives, price = self._survives(readings), self._price
         step = self._step(readings[-1][0] if readings else self._knowledge.beliefs.with_row)
@@ -132,6 +139,10 @@ class CostAware(LengthPolicy):
         return self._debt(length + 1) > self._knowledge.spare
 
     def observe(self, steps: Series[Step], round: Round) -> None:
+        with self._knowledge.lock:
+            self._learn(steps, round)
+
+    def _learn(self, steps: Series[Step], round: Round) -> None:
         know, accepted = self._knowledge, len(round.verdict.path)
         readings = list(self._readings.of(steps))
         self._survives(readings)
@@ -156,7 +167,8 @@ class CostAware(LengthPolicy):
 
     def end(self) -> None:
         if self._emitted:
-            self._knowledge.lengths.add(self._emitted)
+            with self._knowledge.lock:
+                self._knowledge.lengths.add(self._emitted)
 
     def _may_read(self, following: Odds, later: Odds, due: bool) -> bool:
         """Whether the drafter may read the prompt, as far as that must pay: what it may lose is noted."""

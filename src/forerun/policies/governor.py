@@ -16,6 +16,7 @@ from __future__ import annotations
 from collections import deque
 from collections.abc import Sequence
 from statistics import median
+from threading import RLock
 from typing import Any, final
 
 from ..core import Round, Step
@@ -33,6 +34,7 @@ class Account:
     """Gains and losses against plain decoding, and what follows from them."""
 
     def __init__(self, credit: float, loss: float) -> None:
+        self.lock = RLock()  # requests of several threads share it
         self._limit = 2 * credit
         self._loss = loss
         self._credit = credit
@@ -95,14 +97,19 @@ class Governor(LengthPolicy):
         self._inner.begin(unread, room)
 
     def should_stop(self, steps: Sequence[Step]) -> bool:
-        return (not steps and self._account.holds_back) or self._inner.should_stop(steps)
+        return (not steps and self._holds_back()) or self._inner.should_stop(steps)
 
     def observe(self, steps: Sequence[Step], round: Round) -> None:
-        self._account.learn(round)
+        with self._account.lock:
+            self._account.learn(round)
         self._inner.observe(steps, round)
 
     def end(self) -> None:
         self._inner.end()
+
+    def _holds_back(self) -> bool:
+        with self._account.lock:
+            return self._account.holds_back
 
 
 @POLICIES("governor", source="forerun")
