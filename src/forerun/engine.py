@@ -29,7 +29,7 @@ from .models.runner import Runner
 from .models.sequence import Sequence as Target
 from .options import Options, options_from
 from .policies.base import PolicyFactory
-from .prompts import encode, is_many
+from .prompts import encode, is_many, split
 
 
 @dataclass(frozen=True, slots=True)
@@ -63,11 +63,12 @@ class Engine:
     def generate(self, prompt: Any, *, max_batch: int = 16, **options: Any) -> Any:
         """Answer a prompt (text, messages or token ids) with a Result, or a list of prompts with a list of Results.
 
+        A batch of ids [B, n], or what a tokenizer gives for several texts, is such a list; its padding is left out.
         options are the fields of options.Options. Up to max_batch prompts share each forward, and each accepts its own
         number of tokens. Raises ValueError before anything runs if a prompt or an option is no good.
         """
         many = is_many(prompt)
-        prompts = prompt if many else [prompt]
+        prompts = split(prompt, self._loaded.padding) if many else [prompt]
         results = dict(self.each(((one, options) for one in prompts), max_batch=max_batch))
         ordered = [results[index] for index in range(len(prompts))]
         return ordered if many else ordered[0]
@@ -87,9 +88,11 @@ class Engine:
 
     def stream(self, prompt: Any, **options: Any) -> Iterator[Piece]:
         """Answer one prompt piece by piece; the last piece carries the Result. Closing the iterator ends the request."""
-        if is_many(prompt):
+        many = is_many(prompt)
+        prompts = split(prompt, self._loaded.padding) if many else [prompt]
+        if len(prompts) > 1 or (many and isinstance(prompt, Sequence)):
             raise UnsupportedOption("stream takes one prompt; use generate for several at once")
-        jobs = [self._job(prompt, options_from(options))]
+        jobs = [self._job(prompts[0], options_from(options))]
         return (piece for _, piece in self._run(jobs, 1))
 
     def using(
@@ -183,7 +186,7 @@ class Engine:
 
     def _context(self, prompt: Any, options: Options) -> Context:
         seed = int(torch.randint(2**63 - 1, ())) if options.seed is None else options.seed
-        ids = encode(prompt, self.tokenizer)
+        ids = encode(prompt, self.tokenizer, self._loaded.padding)
         for token in ids:
             if not 0 <= token < self.runner.vocab_size:
                 raise ValueError(f"token ids must be in 0..{self.runner.vocab_size - 1}, got {token}")

@@ -20,6 +20,7 @@ from .lean_gguf import FAMILIES as GGUF_FAMILIES
 from .lean_gguf import lean_from_gguf
 from .lean_shape import lean_applies
 from .locate import locate
+from .padding import Padding, padding_of
 from .quiet import quiet
 from .runner import HFRunner, Runner
 from .self_check import check_logits, own_logits, self_check
@@ -46,6 +47,7 @@ class Loaded:
     eos: frozenset[int]
     name: str
     identity: Identity
+    padding: Padding
 
     @property
     def vocabulary(self) -> dict[str, int] | None:
@@ -206,7 +208,8 @@ def _checked(model: Any, tokenizer: Any | None, name: str) -> Loaded:
     check_structure(model)
     runner = HFRunner(model, name)
     self_check(runner, model)
-    return Loaded(runner, tokenizer, _eos_of(model, tokenizer), runner.name, identity_of(model, _vocabulary(tokenizer)))
+    eos, identity = _eos_of(model, tokenizer), identity_of(model, _vocabulary(tokenizer))
+    return Loaded(runner, tokenizer, eos, runner.name, identity, padding_of(model, tokenizer))
 
 
 def _lean(module: Module, weights: str) -> Loaded:
@@ -217,14 +220,15 @@ def _lean(module: Module, weights: str) -> Loaded:
     model, tokenizer, name, file = module.model, module.tokenizer, module.name, module.file
     check_structure(model)
     eos, identity = _eos_of(model, tokenizer), identity_of(model, module.vocabulary)
+    padding = padding_of(model, tokenizer)
     straight = weights == "int4" and model.device.type == "cpu" and model.config.model_type in GGUF_FAMILIES
     if file is not None and straight:
-        return Loaded(lean_from_gguf(file, model.config, weights, name), tokenizer, eos, name, identity)
+        return Loaded(lean_from_gguf(file, model.config, weights, name), tokenizer, eos, name, identity, padding)
     expected = None if weights else own_logits(model)
     runner = LeanRunner.from_model(model, weights, name)
     if expected is not None:
         check_logits(runner, expected, type(model).__name__)
-    return Loaded(runner, tokenizer, eos, name, identity)
+    return Loaded(runner, tokenizer, eos, name, identity, padding)
 
 
 def _vocabulary(tokenizer: Any | None) -> dict[str, int] | None:
