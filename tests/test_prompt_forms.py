@@ -81,6 +81,18 @@ def test_a_padded_tensor_that_generate_takes_for_text_is_refused(pad: int | None
         engine(pad).generate(ids, max_new_tokens=NEW)
 
 
+def test_a_pad_token_that_is_set_later_counts() -> None:
+    own, tokens = tiny_model("llama", vocab_size=len(tokenizer()), eos_token_id=END), tiny_tokenizer()
+    late = load(own, tokens)
+    ids = batch(pad=PAD)["input_ids"]
+    tokens.pad_token = tokenizer().pad_token
+    with pytest.raises(ValueError, match=f"row 2 of the batch begins with token {PAD}"):
+        late.generate(ids, max_new_tokens=NEW)
+    own.generation_config.pad_token_id = PAD
+
+    assert ids_of(late.generate(ids, max_new_tokens=NEW)) == ids_of(late.generate(TEXTS, max_new_tokens=NEW))
+
+
 @pytest.mark.parametrize("pad", [None, PAD, END])
 def test_a_tensor_without_padding_is_text(pad: int | None) -> None:
     ids = torch.tensor([[END, 70, 71, 72], [END, 80, 81, 82]])  # both begin with what would pad

@@ -23,6 +23,7 @@ from .methods import drafter_factory, policy_factory
 from .models.heads import Pair
 from .models.identity import Identity
 from .models.load import Loaded, open_model
+from .models.padding import Padding, padding_of
 from .models.plan import FULL, LayerPlan
 from .models.pool import Pool
 from .models.runner import Runner
@@ -68,7 +69,7 @@ class Engine:
         number of tokens. Raises ValueError before anything runs if a prompt or an option is no good.
         """
         many = is_many(prompt)
-        prompts = split(prompt, self._loaded.padding) if many else [prompt]
+        prompts = split(prompt, self._padding()) if many else [prompt]
         results = dict(self.each(((one, options) for one in prompts), max_batch=max_batch))
         ordered = [results[index] for index in range(len(prompts))]
         return ordered if many else ordered[0]
@@ -89,7 +90,7 @@ class Engine:
     def stream(self, prompt: Any, **options: Any) -> Iterator[Piece]:
         """Answer one prompt piece by piece; the last piece carries the Result. Closing the iterator ends the request."""
         many = is_many(prompt)
-        prompts = split(prompt, self._loaded.padding) if many else [prompt]
+        prompts = split(prompt, self._padding()) if many else [prompt]
         if len(prompts) > 1 or (many and isinstance(prompt, Sequence)):
             raise UnsupportedOption("stream takes one prompt; use generate for several at once")
         jobs = [self._job(prompts[0], options_from(options))]
@@ -143,6 +144,10 @@ class Engine:
         for pool in self._pools:
             pool.clear()
 
+    def _padding(self) -> Padding:
+        """What pads a batch of ids now: the generation config and the tokenizer are the user's, and change."""
+        return padding_of(self._loaded.generation_config(), self.tokenizer)
+
     def _check_pair(self) -> None:
         trained_for = self._policy().trained_for
         if trained_for is not None:
@@ -186,7 +191,7 @@ class Engine:
 
     def _context(self, prompt: Any, options: Options) -> Context:
         seed = int(torch.randint(2**63 - 1, ())) if options.seed is None else options.seed
-        ids = encode(prompt, self.tokenizer, self._loaded.padding)
+        ids = encode(prompt, self.tokenizer, self._padding())
         for token in ids:
             if not 0 <= token < self.runner.vocab_size:
                 raise ValueError(f"token ids must be in 0..{self.runner.vocab_size - 1}, got {token}")

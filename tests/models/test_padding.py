@@ -12,11 +12,6 @@ from forerun.models.padding import Padding, padding_of
 from forerun.testing import END, save_tiny, tiny_tokenizer
 
 
-class Model:
-    def __init__(self, **config: Any) -> None:
-        self.generation_config = GenerationConfig(**config)
-
-
 @pytest.mark.parametrize(
     ("config", "certain", "possible"),
     [
@@ -32,7 +27,7 @@ class Model:
 def test_a_pad_token_that_ends_no_text_is_certain(
     config: dict[str, Any], certain: int | None, possible: set[int]
 ) -> None:
-    padding = padding_of(Model(**config), None)
+    padding = padding_of(GenerationConfig(**config), None)
 
     assert padding == Padding(certain, frozenset(possible))
     assert padding.ids == {*possible, certain} - {None}
@@ -42,16 +37,16 @@ def test_the_tokenizers_pad_token_is_possible_where_generate_doesnt_know_it() ->
     tokenizer = tiny_tokenizer()
     tokenizer.pad_token = "<user>"
 
-    assert padding_of(Model(pad_token_id=5), tokenizer) == Padding(5, frozenset({END + 1}))
-    assert padding_of(Model(pad_token_id=END + 1), tokenizer) == Padding(END + 1)
+    assert padding_of(GenerationConfig(pad_token_id=5), tokenizer) == Padding(5, frozenset({END + 1}))
+    assert padding_of(GenerationConfig(pad_token_id=END + 1), tokenizer) == Padding(END + 1)
 
 
 def test_without_a_pad_token_people_fill_up_with_the_end_of_the_tokenizer() -> None:
-    assert padding_of(Model(), tiny_tokenizer()).possible == {END}
+    assert padding_of(GenerationConfig(), tiny_tokenizer()).possible == {END}
 
 
 def test_a_model_without_a_generation_config_has_no_padding() -> None:
-    assert padding_of(object(), None) == Padding()
+    assert padding_of(None, None) == Padding()
 
 
 @pytest.mark.parametrize("runner", ["lean", "hf"])

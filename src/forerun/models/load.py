@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
+from weakref import ref
 
 import torch
 from safetensors import SafetensorError
@@ -20,7 +21,6 @@ from .lean_gguf import FAMILIES as GGUF_FAMILIES
 from .lean_gguf import lean_from_gguf
 from .lean_shape import lean_applies
 from .locate import locate
-from .padding import Padding, padding_of
 from .quiet import quiet
 from .runner import HFRunner, Runner
 from .self_check import check_logits, own_logits, self_check
@@ -40,14 +40,17 @@ TOKENIZER_FILES = (
 
 @dataclass(frozen=True, slots=True)
 class Loaded:
-    """A model that is ready to run. tokenizer is None where there is none: ids go in, ids come out."""
+    """A model that is ready to run. tokenizer is None where there is none: ids go in, ids come out.
+
+    generation_config gives the checkpoint's, as transformers reads it; a model object's as it is whenever that is asked.
+    """
 
     runner: Runner
     tokenizer: Any | None
     eos: frozenset[int]
     name: str
     identity: Identity
-    padding: Padding
+    generation_config: Callable[[], Any]
 
     @property
     def vocabulary(self) -> dict[str, int] | None:
@@ -208,8 +211,14 @@ def _checked(model: Any, tokenizer: Any | None, name: str) -> Loaded:
     check_structure(model)
     runner = HFRunner(model, name)
     self_check(runner, model)
-    eos, identity = _eos_of(model, tokenizer), identity_of(model, _vocabulary(tokenizer))
-    return Loaded(runner, tokenizer, eos, runner.name, identity, padding_of(model, tokenizer))
+    return Loaded(
+        runner,
+        tokenizer,
+        _eos_of(model, tokenizer),
+        runner.name,
+        identity_of(model, _vocabulary(tokenizer)),
+        _generation_config_of(model),
+    )
 
 
 def _lean(module: Module, weights: str) -> Loaded:
@@ -220,15 +229,27 @@ def _lean(module: Module, weights: str) -> Loaded:
     model, tokenizer, name, file = module.model, module.tokenizer, module.name, module.file
     check_structure(model)
     eos, identity = _eos_of(model, tokenizer), identity_of(model, module.vocabulary)
-    padding = padding_of(model, tokenizer)
+    generation_config = _generation_config_of(model)
     straight = weights == "int4" and model.device.type == "cpu" and model.config.model_type in GGUF_FAMILIES
     if file is not None and straight:
-        return Loaded(lean_from_gguf(file, model.config, weights, name), tokenizer, eos, name, identity, padding)
+        lean = lean_from_gguf(file, model.config, weights, name)
+        return Loaded(lean, tokenizer, eos, name, identity, generation_config)
     expected = None if weights else own_logits(model)
     runner = LeanRunner.from_model(model, weights, name)
     if expected is not None:
         check_logits(runner, expected, type(model).__name__)
-    return Loaded(runner, tokenizer, eos, name, identity, padding)
+    return Loaded(runner, tokenizer, eos, name, identity, generation_config)
+
+
+def _generation_config_of(model: Any) -> Callable[[], Any]:
+    """The model's generation config as it is then; the model is not kept alive for it."""
+    reference, first = ref(model), model.generation_config
+
+    def current() -> Any:
+        owner = reference()
+        return first if owner is None else owner.generation_config
+
+    return current
 
 
 def _vocabulary(tokenizer: Any | None) -> dict[str, int] | None:

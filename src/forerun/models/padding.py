@@ -25,12 +25,11 @@ class Padding:
         return self.possible if self.certain is None else self.possible | {self.certain}
 
 
-def padding_of(model: Any, tokenizer: Any | None) -> Padding:
-    """As generate infers it (5.24, _prepare_attention_mask_for_generation): a pad token that is no end of sequence.
+def padding_of(config: Any, tokenizer: Any | None) -> Padding:
+    """What pads by a generation config and a tokenizer.
 
-    Without any pad token people fill up with the end of sequence, which may be text as well.
+    generate is certain of a pad token that ends no text (5.24, _prepare_attention_mask_for_generation). Without any pad token people fill up with the end of sequence, which may be text as well.
     """
-    config = getattr(model, "generation_config", None)
     pad, ends = getattr(config, "pad_token_id", None), _ids(getattr(config, "eos_token_id", None))
     certain = None if pad is None or pad in ends else int(pad)
     pads = {*_ids(pad), *_ids(getattr(tokenizer, "pad_token_id", None))}
