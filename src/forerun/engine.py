@@ -20,6 +20,7 @@ from .drafters.none import NoDraft
 from .drive import Batch, Event
 from .errors import UnsupportedOption
 from .methods import drafter_factory, policy_factory
+from .models.given_tokenizer import as_tokenizer
 from .models.heads import Pair
 from .models.identity import Identity
 from .models.load import Loaded, open_model
@@ -222,6 +223,7 @@ def load(
 ) -> Engine:
     """An engine for a model: "smollm2", a directory, a GGUF file, a hub name, or a loaded transformers model.
 
+    tokenizer is loaded, a path or a name, or a bare tokenizers.Tokenizer; by default the model's own, if it has a name.
     drafter and policy are registered names with their options, or factories of your own. weights holds the matrices in a
     smaller form: bf16, int8, int4. runner "auto" takes the lean decoder where it applies, "lean" insists on it, "hf" runs
     transformers' own modules. A model object is left as it is, on its own modules. Raises a ForerunError, or ValueError,
@@ -247,7 +249,8 @@ def load(
         return pools[-1]
 
     make_policy = policy_factory(policy, policy_options)
-    loaded = open_model(model, tokenizer=tokenizer, weights=weights, runner=runner, **place)
+    given = as_tokenizer(tokenizer, trust_remote_code)
+    loaded = open_model(model, tokenizer=given, weights=weights, runner=runner, **place)
     pools.append(Pool(loaded.runner))
     parts = Parts(pools[0], loaded.identity, loaded.vocabulary, opened, _encoder(loaded.tokenizer), open_pool)
     return Engine(loaded, parts, pools, drafter_factory(drafter, drafter_options, parts), make_policy)

@@ -28,7 +28,8 @@ class Padding:
 def padding_of(config: Any, tokenizer: Any | None) -> Padding:
     """What pads by a generation config and a tokenizer.
 
-    generate is certain of a pad token that ends no text (5.24, _prepare_attention_mask_for_generation). Without any pad token people fill up with the end of sequence, which may be text as well.
+    generate is certain of a pad token that ends no text (5.24, _prepare_attention_mask_for_generation). Without any pad
+    token people fill up with the end of sequence, which may be text as well.
     """
     pad, ends = getattr(config, "pad_token_id", None), _ids(getattr(config, "eos_token_id", None))
     certain = None if pad is None or pad in ends else int(pad)
