@@ -18,7 +18,9 @@ WITH_PATH = frozenset(
 
 def sentence(error: OSError, arguments: Sequence[str]) -> str | None:
     """What to tell of an error, None where it is a mistake of ours."""
-    reason = error.strerror or str(error)
+    reason = (
+        "a directory is needed, and this is a file" if error.errno == errno.EEXIST else error.strerror or str(error)
+    )
     if error.filename is None:
         return f"can't write: {reason}; make room" if error.errno in FULL else None
     name = str(error.filename)
@@ -37,8 +39,12 @@ def closed_pipe(error: BaseException | None) -> bool:
 
 
 def _is_given(name: str, arguments: Sequence[str]) -> bool:
-    """Whether an argument names this path, one above it or one below."""
+    """Whether an argument names this path, one above it or below, or one with this name's beginning: OUTPUT.part."""
     path = Path(name).absolute()
     values = (one.partition("=")[2] if one.startswith("-") and "=" in one else one for one in arguments)
     given = [Path(value).expanduser().absolute() for value in values if value]
-    return any(path == one or path in one.parents or one in path.parents for one in given)
+    return any(path == one or path in one.parents or one in path.parents or _begins(path, one) for one in given)
+
+
+def _begins(path: Path, other: Path) -> bool:
+    return path.parent == other.parent and path.name.startswith(other.name)
