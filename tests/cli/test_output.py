@@ -9,7 +9,7 @@ from pathlib import Path
 
 import pytest
 
-from forerun.cli.output import check_file, check_folder, write_text
+from forerun.cli.output import check_file, check_folder, check_lines, write_text
 
 from .conftest import Ran
 
@@ -37,6 +37,13 @@ def test_a_file_that_is_there_is_left_alone(file: Path) -> None:
 
 def test_a_device_may_be_written() -> None:
     check_file(Path("/dev/null"))
+
+
+def test_lines_are_added_to_files_alone(file: Path) -> None:
+    check_lines(file)
+    check_lines(file.with_name("new"))
+    with pytest.raises(ValueError, match="/dev/full is no file that lines can be read from and added to"):
+        check_lines(Path("/dev/full"))
 
 
 @pytest.mark.parametrize("below", ["", "x", "x/y"])

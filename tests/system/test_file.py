@@ -1,6 +1,7 @@
 from __future__ import annotations
 
 import json
+import os
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -200,3 +201,15 @@ def test_a_target_without_a_form_is_opened_as_usual(tmp_path: Path, system: Syst
     found = read_system(kept(tmp_path / "s.json", {**WHOLE, "target": target}))
 
     assert found.target == Target("m", system.target.identity)
+
+
+def test_a_pipe_or_a_device_is_written_to_and_not_replaced(tmp_path: Path, system: System) -> None:
+    pipe = tmp_path / "pipe"
+    os.mkfifo(pipe)
+    reading = os.open(pipe, os.O_RDONLY | os.O_NONBLOCK)
+    write_system(system, pipe)
+    told = json.loads(os.read(reading, 1 << 16))
+    os.close(reading)
+
+    assert told["name"] == "mine"
+    assert pipe.is_fifo()

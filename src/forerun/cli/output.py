@@ -16,6 +16,13 @@ def check_file(path: Path) -> None:
         check_folder(path.parent)
 
 
+def check_lines(path: Path) -> None:
+    """check_file, for a file that is read before lines are added to it: a device may never end, a pipe says nothing."""
+    check_file(path)
+    if path.exists() and not path.is_file():
+        raise ValueError(f"{path} is no file that lines can be read from and added to; name another one")
+
+
 def check_folder(path: Path) -> None:
     """Raise OSError where nothing can be written into this folder, which is made if need be."""
     try:

@@ -15,7 +15,7 @@ from ..train.prompts import PromptOptions, read_openings, sample_prompts, texts_
 from ..train.states import StateStore
 from .flags import takes
 from .given import OPENING, PLAIN, AsJson, Model, open_engine
-from .output import check_file
+from .output import check_lines
 from .screen import note, progress, show, show_json
 from .values import parse
 
@@ -55,7 +55,7 @@ def prompts(
         openings=("",) if openings is None else read_openings(openings),
     )
     unwanted = texts_of(exclude or ())
-    check_file(output)
+    check_lines(output)
     engine = open_engine(model, PLAIN, given)
     held, begun = 0, perf_counter()
     with progress("sampling prompts", count) as tick:
@@ -92,7 +92,7 @@ def answers(
         max_new_tokens=max_new_tokens, temperature=temperature, top_p=top_p, max_prompt=max_prompt, seed=seed
     )
     unwanted = texts_of(exclude or ())
-    check_file(output)
+    check_lines(output)
     engine = open_engine(model, PLAIN, given)
     kept: Any = parse(layers, tuple[int, ...], "--layers")
     if bool(kept) != (states is not None):
