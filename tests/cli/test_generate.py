@@ -195,3 +195,17 @@ def test_the_closing_line_leaves_out_what_there_is_not(engine: library.Engine) -
     result = engine.generate([1, 2, 3], max_new_tokens=1)
 
     assert _summary(result, 0.0) == "1 tokens, ended by length"
+
+
+def test_stdin_that_holds_no_text_is_refused_in_one_sentence(
+    forerun: Callable[..., Ran], monkeypatch: pytest.MonkeyPatch, tiny: str
+) -> None:
+    monkeypatch.setattr("sys.stdin", io.TextIOWrapper(io.BytesIO(b"caf\xe9!"), "utf-8"))
+    assert (
+        "forerun: stdin holds no utf-8 text (invalid continuation byte at byte 3)" in forerun("generate", tiny, "-").err
+    )
+    monkeypatch.setattr("sys.stdin", None)
+    ran = forerun("generate", tiny, "-")
+
+    assert ran.status == 2
+    assert "stdin, which is closed" in ran.err
