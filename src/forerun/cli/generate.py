@@ -62,7 +62,7 @@ def _stdin() -> str:
         return sys.stdin.read()
     except UnicodeDecodeError as error:
         raise ValueError(
-            f"stdin holds no {error.encoding} text ({error.reason} at byte {error.start}); convert it, or set PYTHONIOENCODING"
+            f"stdin holds no {error.encoding} text ({error.reason} at byte {error.start}); convert it first"
         ) from error
 
 
