@@ -26,9 +26,11 @@ from .drive import Batch, Event
 from .errors import UnsupportedOption
 from .methods import drafter_factory, policy_factory
 from .models.follow import check_text_is_not_random, follow
+from .models.given_tokenizer import as_tokenizer
 from .models.heads import Pair
 from .models.identity import Identity
 from .models.load import Loaded, open_model
+from .models.padding import Padding, padding_of
 from .models.plan import FULL, LayerPlan
 from .models.pool import Pool
 from .models.runner import HFRunner, Runner
@@ -37,7 +39,7 @@ from .option_values import whole_number
 from .options import Options, applied_options, given_options, options_from
 from .policies.base import PolicyFactory
 from .processors import PROMISE
-from .prompts import encode, is_many
+from .prompts import encode, is_many, split
 
 MAX_BATCH = 16
 
@@ -74,12 +76,13 @@ class Engine:
     def generate(self, prompt: Any, *, max_batch: int | None = MAX_BATCH, **options: Any) -> Any:
         """Answer a prompt (text, messages or token ids) with a Result, or a list of prompts with a list of Results.
 
+        A batch of ids [B, n], or what a tokenizer gives for several texts, is such a list; its padding is left out.
         options are the fields of options.Options; one that is left out, or None, is as the checkpoint's generation config
         says, else the default. Up to max_batch prompts share each forward, and each accepts its own number of tokens. Raises
         ValueError before anything runs if a prompt or an option is no good.
         """
         many = is_many(prompt)
-        prompts = prompt if many else [prompt]
+        prompts = split(prompt, self._padding()) if many else [prompt]
         results = dict(self.each(((one, options) for one in prompts), max_batch=max_batch))
         ordered = [results[index] for index in range(len(prompts))]
         return ordered if many else ordered[0]
@@ -100,9 +103,11 @@ class Engine:
 
     def stream(self, prompt: Any, **options: Any) -> Iterator[Piece]:
         """Answer one prompt piece by piece; the last piece carries the Result. Closing the iterator ends the request."""
-        if is_many(prompt):
+        many = is_many(prompt)
+        prompts = split(prompt, self._padding()) if many else [prompt]
+        if len(prompts) > 1 or (many and isinstance(prompt, Sequence)):
             raise UnsupportedOption("stream takes one prompt; use generate for several at once")
-        jobs = [self._job(prompt, options)]
+        jobs = [self._job(prompts[0], options)]
         return (piece for _, piece in self._run(jobs, 1))
 
     def using(
@@ -172,6 +177,10 @@ class Engine:
     def _runners(self) -> list[Runner]:
         return list(dict.fromkeys(pool.runner for pool in self._pools))
 
+    def _padding(self) -> Padding:
+        """What pads a batch of ids now: the generation config and the tokenizer are the user's, and change."""
+        return padding_of(self._loaded.generation_config(), self.tokenizer)
+
     def _check_pair(self) -> None:
         trained_for = self._policy().trained_for
         if trained_for is not None:
@@ -239,7 +248,7 @@ class Engine:
             yield answer.end()
 
     def _ids(self, prompt: Any) -> list[int]:
-        ids = encode(prompt, self.tokenizer)
+        ids = encode(prompt, self.tokenizer, self._padding())
         for token in ids:
             if not 0 <= token < self.runner.vocab_size:
                 raise ValueError(f"token ids must be in 0..{self.runner.vocab_size - 1}, got {token}")
@@ -283,6 +292,7 @@ def load(
 ) -> Engine:
     """An engine for a model: "smollm2", a directory, a GGUF file, a hub name, or a loaded transformers model.
 
+    tokenizer is loaded, a path or a name, or a bare tokenizers.Tokenizer; by default the model's own, if it has a name.
     drafter and policy are registered names with their options, or factories of your own. weights holds the matrices in a
     smaller form: bf16, int8, int4. runner "auto" takes the lean decoder where it applies, "lean" insists on it, "hf" runs
     transformers' own modules. A model object is left as it is, on its own modules. Raises a ForerunError, or ValueError,
@@ -308,7 +318,8 @@ def load(
         return pools[-1]
 
     make_policy = policy_factory(policy, policy_options)
-    loaded = open_model(model, tokenizer=tokenizer, weights=weights, runner=runner, **place)
+    given = as_tokenizer(tokenizer, trust_remote_code)
+    loaded = open_model(model, tokenizer=given, weights=weights, runner=runner, **place)
     pools.append(Pool(loaded.runner))
     parts = Parts(pools[0], loaded.identity, loaded.vocabulary, opened, _encoder(loaded.tokenizer), open_pool)
     return Engine(loaded, parts, pools, drafter_factory(drafter, drafter_options, parts), make_policy)

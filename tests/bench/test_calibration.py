@@ -55,6 +55,23 @@ def test_what_was_measured_is_reused(measured: Measured, target: Opened) -> None
     assert len(measured.asked) == 1
 
 
+def test_a_cache_that_cant_be_written_costs_the_next_session_a_measurement(
+    measured: Measured,
+    target: Opened,
+    monkeypatch: pytest.MonkeyPatch,
+    capsys: pytest.CaptureFixture[str],
+    tmp_path: Path,
+) -> None:
+    (tmp_path / "file").write_text("")
+    monkeypatch.setenv("FORERUN_CACHE", str(tmp_path / "file"))
+    costs, known = calibrated(target)
+
+    assert costs.target.rows
+    assert not known
+    assert f"the cache {tmp_path / 'file' / 'costs'} can't be written (Not a directory)" in capsys.readouterr().err
+    assert not calibrated(target)[1]
+
+
 def test_another_session_finds_it_too(measured: Measured, target: Opened, folder: Path) -> None:
     first, _ = calibrated(target)
     again, known = calibrated(Opened(str(folder), forerun.load(folder)))

@@ -259,3 +259,17 @@ def test_a_text_is_as_long_as_the_checkpoint_says_unless_told(forerun: Call, tmp
 
     assert len(json.loads(forerun("generate", path, "hello", "--json").out)["ids"]) == 5
     assert len(json.loads(forerun("generate", path, "hello", "--json", "--max-new-tokens", "7").out)["ids"]) == 7
+
+
+def test_stdin_that_holds_no_text_is_refused_in_one_sentence(
+    forerun: Callable[..., Ran], monkeypatch: pytest.MonkeyPatch, tiny: str
+) -> None:
+    monkeypatch.setattr("sys.stdin", io.TextIOWrapper(io.BytesIO(b"caf\xe9!"), "utf-8"))
+    assert (
+        "forerun: stdin holds no utf-8 text (invalid continuation byte at byte 3)" in forerun("generate", tiny, "-").err
+    )
+    monkeypatch.setattr("sys.stdin", None)
+    ran = forerun("generate", tiny, "-")
+
+    assert ran.status == 2
+    assert "stdin, which is closed" in ran.err

@@ -1,6 +1,7 @@
 from __future__ import annotations
 
 import json
+import os
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -206,3 +207,15 @@ def test_a_byte_order_mark_does_not_matter(tmp_path: Path) -> None:
     (tmp_path / "short.json").write_text(json.dumps(METHOD), encoding="utf-8-sig")
 
     assert read_system(tmp_path / "short.json") == System("short", "lookup")
+
+
+def test_a_pipe_or_a_device_is_written_to_and_not_replaced(tmp_path: Path, system: System) -> None:
+    pipe = tmp_path / "pipe"
+    os.mkfifo(pipe)
+    reading = os.open(pipe, os.O_RDONLY | os.O_NONBLOCK)
+    write_system(system, pipe)
+    told = json.loads(os.read(reading, 1 << 16))
+    os.close(reading)
+
+    assert told["name"] == "mine"
+    assert pipe.is_fifo()

@@ -183,3 +183,16 @@ def test_the_timing_lock_is_one_for_the_machine(monkeypatch: pytest.MonkeyPatch,
             other.acquire(timeout=0)
     with other:
         assert other.is_locked
+
+
+def test_the_timing_lock_is_one_for_the_machine_without_a_cache_too(
+    monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    (tmp_path / "file").write_text("")
+    monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path / "file"))
+    monkeypatch.setattr("tempfile.tempdir", str(tmp_path))
+    with timing_lock():
+        other = timing_lock()
+        with pytest.raises(TimeoutError):
+            other.acquire(timeout=0)
+    assert Path(other.lock_file).parent.parent == tmp_path

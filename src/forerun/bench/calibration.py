@@ -18,6 +18,7 @@ from typing import Any
 from ..conditions import conditions
 from ..cost import Cost, Costs
 from ..engine import Engine
+from ..models.cache import tell_unkept
 from ..models.gguf import cache_directory
 from ..models.locate import locate
 from ..models.plan import FULL, LayerPlan
@@ -137,11 +138,13 @@ def _read(file: Path) -> dict[tuple[str, str, str], Cost]:
 
 
 def _write(file: Path, about: Mapping[str, Any], costs: Sequence[Cost]) -> None:
-    """Under another name first: a reader never sees half a file."""
-    file.parent.mkdir(parents=True, exist_ok=True)
+    """Under another name first: a reader never sees half a file. Where the cache can't be written, stderr says so."""
     data = {**about, **Costs(tuple(costs)).as_dict()}
-    with tempfile.NamedTemporaryFile(
-        "w", encoding="utf-8", dir=file.parent, suffix=".partial", delete=False
-    ) as partial:
-        json.dump(data, partial, indent=1)
-    os.replace(partial.name, file)
+    try:
+        file.parent.mkdir(parents=True, exist_ok=True)
+        with tempfile.TemporaryDirectory(prefix=".partial-", dir=file.parent) as folder:
+            partial = Path(folder) / file.name
+            partial.write_text(json.dumps(data, indent=1), encoding="utf-8")
+            os.replace(partial, file)
+    except OSError as error:
+        tell_unkept(file.parent, error)

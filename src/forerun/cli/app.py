@@ -1,4 +1,8 @@
-"""The commands under one name. What is refused gets one sentence on stderr and exit status 2."""
+"""The commands under one name.
+
+What is refused gets one sentence on stderr and exit status 2; what the system fails at (a full disk, a path that can't be
+written) one sentence and 1. A closed pipe ends the command in silence, with the status that a shell gives for SIGPIPE.
+"""
 
 from __future__ import annotations
 
@@ -16,16 +20,20 @@ from .compare import compare
 from .demo import demo
 from .design import design
 from .export import export
+from .failures import closed_pipe, sentence
 from .generate import generate
 from .listing import drafters, models
 from .policies import policies
 from .simulate import simulate
+from .streams import end_output, settle_streams
 from .trace import trace
 from .train import train
 from .tune import tune
 
+FAILED = 1
 REFUSED = 2
 INTERRUPTED = 130
+CLOSED_PIPE = 141
 
 app = typer.Typer(
     help="Makes language models write faster without changing a probability of what they write.",
@@ -42,22 +50,41 @@ app.add_typer(export)
 
 def main() -> None:
     """The entry point."""
+    settle_streams()
     sys.exit(run(sys.argv[1:]))
 
 
 def run(arguments: Sequence[str]) -> int:
     """Run one command line; its exit status."""
+    streams = sys.stdout, sys.stderr
     try:
         status = app(args=list(arguments) or ["--help"], prog_name="forerun", standalone_mode=False)
+        sys.stdout.flush()
         return int(status or 0)
     except typer.TyperException as error:
-        message = _unknown(arguments) or error.format_message()
+        return _told(_unknown(arguments) or error.format_message(), REFUSED)
     except (ForerunError, ValueError) as error:
-        message = str(error)
+        return _told(str(error), REFUSED)
     except typer.Abort:
         return INTERRUPTED
-    print(f"forerun: {' '.join(message.split())}", file=sys.stderr)
-    return REFUSED
+    except (SystemExit, OSError) as error:
+        sys.stdout, sys.stderr = streams  # typer wraps them where a pipe is closed
+        if closed_pipe(error):
+            end_output()
+            return CLOSED_PIPE
+        message = sentence(error, arguments) if isinstance(error, OSError) else None
+        if message is None:
+            raise
+        return _told(message, FAILED)
+
+
+def _told(message: str, status: int) -> int:
+    end_output()
+    try:
+        print(f"forerun: {' '.join(message.split())}", file=sys.stderr)
+    except OSError:  # nobody reads it, and the status tells the rest
+        return status
+    return status
 
 
 def _unknown(arguments: Sequence[str]) -> str | None:

@@ -25,6 +25,7 @@ from ..plotting import check_plotting
 from ..system.file import read_system
 from .flags import request_flags, takes
 from .given import OPENING, PLAIN, Model, Raw, measured_with, open_engine
+from .output import check_file, check_folder, write_text
 from .screen import note, progress, show, show_table
 from .tuned import SystemFile, opened_as, tell_departures
 
@@ -71,8 +72,11 @@ def bench(
     choices = [peer_choice(peer) for peer in split(peers)]
     pythons = pairs(peer_python, "--peer-python", [choice.label for choice in choices])
     models = pairs(peer_model, "--peer-model", ["gguf", "hf"])
+    if json_file is not None:
+        check_file(json_file)
     if plots is not None:
         check_plotting()
+        check_folder(plots)
     if threads is not None:
         set_threads(threads)
     engine = open_engine(model, PLAIN, given)
@@ -114,8 +118,7 @@ def _publish(report: dict[str, Any], json_file: Path | None, plots: Path | None)
         f"{report['suite']['prompts']} prompts, up to {report['max_new_tokens']} tokens, greedy decoding"
     )
     if json_file is not None:
-        json_file.parent.mkdir(parents=True, exist_ok=True)
-        json_file.write_text(json.dumps(report, indent=1) + "\n", encoding="utf-8")
+        write_text(json_file, json.dumps(report, indent=1))
     if plots is not None:
         for path in write_plots(report, plots):
             note(f"wrote {path}")

@@ -29,6 +29,7 @@ from .design_tables import candidates_table, depth_table, shapes_table
 from .flags import takes
 from .given import OPENING, PLAIN, AsJson, Model, measured_with, open_engine
 from .method import annotation_of
+from .output import check_folder, write_text
 from .screen import finite, note, progress, show, show_json, show_table
 from .values import at_least, parse
 
@@ -67,6 +68,7 @@ def design(
     """Measure what draft models of many shapes would cost here, and say which to train and what it must reach."""
     if report is not None:
         check_plotting()
+        check_folder(report)
     at_least(1, answers=answers, prefix=prefix)
     chosen = [_candidate(text) for text in candidate or ()]
     if chosen and log is None:
@@ -138,12 +140,7 @@ def _candidate(text: str) -> Candidate:
 
 def _publish(told: Mapping[str, Any], folder: Path | None, as_json: bool) -> None:
     if folder is not None:
-        try:
-            folder.mkdir(parents=True, exist_ok=True)
-            text = json.dumps(finite(dict(told)), indent=1, allow_nan=False)
-            (folder / "design.json").write_text(text + "\n", encoding="utf-8")
-        except OSError as error:
-            raise ValueError(f"--report {folder} can't be written: {error}") from error
+        write_text(folder / "design.json", json.dumps(finite(dict(told)), indent=1, allow_nan=False))
         for path in write_plots(told, folder):
             note(f"wrote {path}")
     if as_json:

@@ -19,6 +19,7 @@ from ..train.distil_run import Begin, DistilReport, DistilRun, Shape
 from ..train.workplace import check_output
 from .flags import flag
 from .given import PLAIN, open_engine
+from .output import check_folder
 from .screen import note, progress, show, show_json
 from .train_lines import HELP as SKIPPING
 from .train_lines import counting, read_data, skipped_as_dict
@@ -66,6 +67,7 @@ def taught(
     if limit is not None and limit < 1:
         raise ValueError(f"--limit must be at least 1, got {limit}")
     check_output(output, given["resume"])
+    check_folder(output.parent)
     note(f"loading {model}")
     module = open_module(model, dtype="float32", device="cpu", trust_remote_code=given["trust_remote_code"])
     config = module.model.config.get_text_config()

@@ -39,7 +39,7 @@ def generate(
     choice, request = choice_of(system, drafter, policy, context, given), request_of(given)
     if "logprobs" in request and not as_json:
         raise UnsupportedOption("log-probabilities are printed with --json only; add it, or leave --logprobs out")
-    text = sys.stdin.read().removesuffix("\n") if prompt == "-" else prompt
+    text = _stdin().removesuffix("\n") if prompt == "-" else prompt
     if not text:
         raise ValueError("the prompt is empty; give at least one token")
     before = () if system_prompt is None else ({"role": "system", "content": system_prompt},)
@@ -64,6 +64,17 @@ def _tell_sampling(defaults: CheckpointDefaults) -> None:
         values = {**defaults.options_if_drawn, **defaults.warpers}
         told = ", ".join(f"{name} {value:g}" for name, value in values.items()) or "no filters"
         note(f"decoding greedily; the checkpoint's generation config asks for sampling ({told}): add --sample for that")
+
+
+def _stdin() -> str:
+    if sys.stdin is None:
+        raise ValueError("the prompt is to come from stdin, which is closed; pipe a text in, or give it as an argument")
+    try:
+        return sys.stdin.read()
+    except UnicodeDecodeError as error:
+        raise ValueError(
+            f"stdin holds no {error.encoding} text ({error.reason} at byte {error.start}); convert it first"
+        ) from error
 
 
 def _answer(engine: Engine, prompt: Any, request: dict[str, Any], quiet: bool) -> tuple[Result, float]:

@@ -22,6 +22,7 @@ from .flags import takes
 from .given import OPENING, AsJson, measured_with, open_engine
 from .listing import listed
 from .method import Method
+from .output import check_folder, write_text
 from .policy_tables import show_report
 from .rounds import measured_rounds
 from .rules import rule_of
@@ -71,6 +72,7 @@ def compare(
     """Replay every rule and every fixed length on a trace: discard and verification rates, speed-ups under several costs."""
     if output is not None:
         check_plotting()
+        check_folder(output)
     at_least(1, best=best, timed_prompts=timed_prompts, repeats=repeats)
     rules = default_rules() if rule is None else [rule_of(text) for text in rule]
     judged, chosen = open_trace(trace), None if choose_on is None else open_trace(choose_on)
@@ -132,9 +134,7 @@ def _measured_again(engine: Engine, trace: Trace, weights: str) -> Trace:
 
 def _publish(told: dict[str, Any], trace: Trace, output: Path | None, as_json: bool) -> None:
     if output is not None:
-        output.mkdir(parents=True, exist_ok=True)
-        text = json.dumps(finite(told), indent=1, allow_nan=False) + "\n"
-        (output / "report.json").write_text(text, encoding="utf-8")
+        write_text(output / "report.json", json.dumps(finite(told), indent=1, allow_nan=False))
         for path in write_plots(told, output):
             note(f"wrote {path}")
     if as_json:

@@ -18,6 +18,7 @@ from ..tune.trace import trace as make_trace
 from .flags import takes
 from .given import OPENING, RESERVED, AsJson, Drafter, Model, Raw, measured_with, open_engine
 from .method import Method, method_flags, method_of
+from .output import check_lines
 from .rounds import COST_PROMPTS, measured_rounds
 from .screen import note, progress, show, show_json
 from .values import at_least
@@ -63,6 +64,7 @@ def trace(
     at_least(1, depth=depth, top=top, max_new_tokens=max_new_tokens, batch=batch, max_prompt=max_prompt)
     at_least(0, skip=skip, cost_prompts=cost_prompts)
     method = _method(drafter, given)
+    check_lines(output)
     engine = open_engine(model, method, given)
     asked = read_prompts(engine, prompts, per_category=per_category, skip=skip, max_prompt=max_prompt, raw=raw)
     about = {

@@ -15,6 +15,7 @@ from ..train.acceptance_run import HeadRun, train_head
 from .flags import recipe_flags, recipe_of, takes
 from .given import OPENING, OWN, AsJson, Drafter, Model, open_engine
 from .method import method_flags, method_of
+from .output import check_folder
 from .screen import progress, show, show_json
 from .train_lines import SkipBad, counting, read_data, skipped_as_dict
 
@@ -66,6 +67,7 @@ def acceptance_head(
     recipe = recipe_of(HeadRecipe, given)
     if output.exists():
         raise ValueError(f"{output} is there already; name another directory")
+    check_folder(output.parent)
     laws = {sampling_of(file, temperature, counting(skip_bad)) for file in data}
     if len(laws) > 1:
         raise ValueError("the files' answers were drawn at several temperatures or top_p; give files of one law")

@@ -15,6 +15,7 @@ from ..train.prompts import PromptOptions, read_openings, sample_prompts, texts_
 from ..train.states import StateStore
 from .flags import request_flags, takes
 from .given import OPENING, PLAIN, AsJson, Model, open_engine
+from .output import check_lines
 from .screen import note, progress, show, show_json
 from .train_lines import SkipBad, counting, skipped_as_dict, tell_skipped
 from .values import parse
@@ -55,6 +56,7 @@ def prompts(
         openings=("",) if openings is None else read_openings(openings),
     )
     unwanted = texts_of(exclude or ())
+    check_lines(output)
     engine = open_engine(model, PLAIN, given)
     held, begun = 0, perf_counter()
     with progress("sampling prompts", count) as tick:
@@ -97,6 +99,7 @@ def answers(
         generation_config=given["generation_config"],
     )
     unwanted = texts_of(exclude or ())
+    check_lines(output)
     engine = open_engine(model, PLAIN, given)
     kept: Any = parse(layers, tuple[int, ...], "--layers")
     if bool(kept) != (states is not None):

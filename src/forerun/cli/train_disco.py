@@ -12,6 +12,7 @@ from ..traces import read_trace
 from ..train.disco import DiscoRecipe, DiscoRun, train_disco
 from .flags import recipe_flags, recipe_of, takes
 from .given import AsJson
+from .output import check_folder
 from .screen import progress, show, show_json
 
 HELP = {
@@ -42,6 +43,7 @@ def disco(
     recipe = recipe_of(DiscoRecipe, given)
     if output.exists():
         raise ValueError(f"{output} is there already; name another directory")
+    check_folder(output.parent)
     run = DiscoRun(traces=list(map(read_trace, traces)), recipe=recipe, output=output, held_out=held_out, cost=cost)
     with progress("training", recipe.epochs) as tick:
         report = train_disco(run, tick)

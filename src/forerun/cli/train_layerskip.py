@@ -18,6 +18,7 @@ from ..train.settings import Settings
 from ..train.workplace import check_output
 from .flags import flag, takes
 from .given import AsJson, Model
+from .output import check_folder
 from .screen import note, progress, show, show_json
 from .train_lines import SkipBad, counting, read_data, skipped_as_dict
 
@@ -77,6 +78,7 @@ def layerskip(
     recipe = recipe_of(preset_name, given)
     settings = Settings(**{one.name: given[one.name] for one in SETTINGS})
     check_output(output, resume)
+    check_folder(output.parent)
     note(f"loading {model}")
     module = open_module(model)
     config, skipped = module.model.config.get_text_config(), counting(skip_bad)

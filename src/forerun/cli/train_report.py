@@ -22,6 +22,7 @@ from ..train.quality import Quality, exact_answers, exit_qualities, num_batches
 from ..train.sweet_spot import Place, default_exits, places, prompt_of
 from .flags import takes
 from .given import OPENING, PLAIN, AsJson, Model, measured_with, open_engine
+from .output import check_folder, write_text
 from .screen import finite, note, progress, show_json
 from .train_lines import SkipBad, counting, read_data, skipped_as_dict
 from .train_tables import show_report
@@ -57,6 +58,7 @@ def report(
     drafted = _lengths(lengths)
     if output is not None:
         check_plotting()
+        check_folder(output)
     module = _opened(model, given)
     num_layers = len(decoder_layers(module.model))
     exits = tuple(exit_layer or default_exits(num_layers))
@@ -143,10 +145,7 @@ def _places(
 
 def _publish(told: dict[str, Any], output: Path | None, as_json: bool) -> None:
     if output is not None:
-        output.mkdir(parents=True, exist_ok=True)
-        (output / "report.json").write_text(
-            json.dumps(finite(told), indent=1, allow_nan=False) + "\n", encoding="utf-8"
-        )
+        write_text(output / "report.json", json.dumps(finite(told), indent=1, allow_nan=False))
         for path in write_plots(told, output):
             note(f"wrote {path}")
     if as_json:

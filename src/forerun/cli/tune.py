@@ -25,6 +25,7 @@ from ..tune.setup import Setup, about_run, lines_of, split
 from ..tune.trace import read_prompts
 from .flags import takes
 from .given import OPENING, PLAIN, AsJson, Model, Raw, measured_with, open_engine
+from .output import check_file, check_folder, write_text
 from .screen import finite, note, show, show_json, show_table
 from .values import at_least
 
@@ -69,6 +70,7 @@ def tune(
     if report is not None:
         check_plotting()
         _make(report)
+    check_file(output)
     at_least(2, max_new_tokens=max_new_tokens)
     chosen = _chosen(methods, draft_model or [], adapter or [], vocabulary_text)
     seconds = seconds_of(budget)
@@ -107,7 +109,7 @@ def seconds_of(budget: str) -> float:
 def _make(folder: Path) -> None:
     """Before the run, so that a report that can't be written costs nothing."""
     try:
-        folder.mkdir(parents=True, exist_ok=True)
+        check_folder(folder)
     except OSError as error:
         raise ValueError(f"--report {folder} can't be made: {error}") from error
 
@@ -175,10 +177,8 @@ def _publish(
     target = target_of(engine, model, given["weights"], given["runner"])
     write_system(outcome.winner.system(target, machine_of(engine), finite(measured(outcome))), output)
     if folder is not None:
-        (folder / "report.json").write_text(
-            json.dumps(finite(told), indent=1, allow_nan=False) + "\n", encoding="utf-8"
-        )
-        (folder / "summary.txt").write_text("\n".join(told["summary"]) + "\n", encoding="utf-8")
+        write_text(folder / "report.json", json.dumps(finite(told), indent=1, allow_nan=False))
+        write_text(folder / "summary.txt", "\n".join(told["summary"]))
         for path in write_plots(told, folder):
             note(f"wrote {path}")
     if as_json:
@@ -191,7 +191,7 @@ def _write_held_out(folder: Path, prompts: Path, engine: Engine, held: Sequence[
     """What the winner was judged on, as a suite for forerun bench."""
     chat = not raw and has_chat_template(engine.tokenizer)
     lines = lines_of(prompts, held, lambda question: question.ids((), chat, engine.tokenizer))
-    (folder / "held_out.jsonl").write_text("".join(line + "\n" for line in lines), encoding="utf-8")
+    write_text(folder / "held_out.jsonl", "".join(line + "\n" for line in lines))
 
 
 def _show(told: Mapping[str, Any], output: Path) -> None:

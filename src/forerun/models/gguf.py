@@ -24,10 +24,12 @@ import torch
 from platformdirs import user_cache_dir
 from rich.console import Console
 from rich.progress import BarColumn, Progress, TaskProgressColumn, TextColumn, TimeElapsedColumn
+from safetensors import SafetensorError
 from transformers import AutoModelForCausalLM, AutoTokenizer
 from transformers.utils.quantization_config import GgufConfig
 
 from ..errors import InvalidModelFile, UnsupportedModel
+from .cache import cache_folder, is_kept
 from .quiet import quiet
 
 PARTIAL = ".partial-"
@@ -48,17 +50,22 @@ def converted(file: Path, dtype: torch.dtype) -> Path:
     _check_magic(file)
     models = cache_directory() / "models"
     target = models / f"{file.stem}-{str(dtype).removeprefix('torch.')}-{fingerprint(file)}"
-    if target.is_dir():
+    if is_kept(target):
         return target
     for package in ("gguf", "accelerate"):
         if find_spec(package) is None:
             raise UnsupportedModel(f"reading {file.name} needs the package {package}: pip install 'forerun[gguf]'")
-    models.mkdir(parents=True, exist_ok=True)
+    models = cache_folder(models)
+    target = models / target.name
     _remove_stale(models)
     partial = Path(tempfile.mkdtemp(prefix=PARTIAL, dir=models))
     try:
         _convert(file, dtype, partial)
         _publish(partial, target)
+    except (OSError, SafetensorError) as error:
+        raise ValueError(
+            f"can't write the converted {file.name} to {models} ({error}); make room, or set FORERUN_CACHE"
+        ) from error
     finally:
         shutil.rmtree(partial, ignore_errors=True)
     return target

@@ -51,6 +51,9 @@ def write_system(system: System, path: str | Path) -> None:
     told = {MARK: FORMAT, **_with_paths(system.as_dict(), lambda name, value: _kept(name, value, path.parent))}
     try:
         text = json.dumps(told, indent=1, ensure_ascii=False, allow_nan=False) + "\n"
+        if path.exists() and not path.is_file():
+            path.write_text(text, encoding="utf-8")  # a device or a pipe is written to and stays what it is
+            return
         path.parent.mkdir(parents=True, exist_ok=True)
         with tempfile.TemporaryDirectory(prefix=".partial-", dir=path.parent) as folder:
             partial = Path(folder) / path.name

@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import hashlib
 import socket
+import tempfile
 import uuid
 from collections.abc import Iterator
 from contextlib import contextmanager
@@ -89,9 +90,17 @@ def timing_lock() -> FileLock:
 
 
 def _lock_folder() -> Path:
+    """In the user's cache; where that can't be written, in one that all processes of this user find, too."""
     folder = user_cache_path("forerun") / "locks"
-    folder.mkdir(parents=True, exist_ok=True)
-    return folder
+    try:
+        folder.mkdir(parents=True, exist_ok=True)
+        with tempfile.TemporaryFile(dir=folder):
+            return folder
+    except OSError:
+        owner = hashlib.sha256(str(folder).encode()).hexdigest()[:16]
+        instead = Path(tempfile.gettempdir()) / f"forerun-locks-{owner}"
+        instead.mkdir(exist_ok=True)
+        return instead
 
 
 def _lock_of(address: str, name: str) -> FileLock:
