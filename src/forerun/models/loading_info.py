@@ -1,0 +1,78 @@
+"""What transformers tells about a checkpoint that it has read, and prints where forerun keeps it quiet.
+
+It fills a model with what fits and goes on. Here a checkpoint that lacks weights, holds more than the model takes, or has
+weights of another size is refused, with what transformers calls them.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterable, Mapping
+from pathlib import Path
+from typing import Any
+
+import torch
+from safetensors import safe_open
+
+from ..errors import UnsupportedModel
+
+# Kept by old releases of transformers, and computed from the configuration today.
+_COMPUTED = re.compile(
+    r"(^|\.)(inv_freq|rotary_emb\.(cos|sin)_cached|masked_bias|position_ids|embed_positions|num_batches_tracked)$"
+    r"|(^|\.)(attn|attention|self_attn|self_attention)\.(bias|causal_mask|rope\.freqs)$"
+)
+# What makes words of pictures and sounds, beside a text model that is read alone.
+_OTHER_SENSES = re.compile(
+    r"(^|\.)(vision|visual|audio|image|speech|video|multi_modal|multimodal|mm)[a-z_]*(\.|$)|(^|\.)(vit|siglip|clip)[a-z_]*\."
+)
+_HEADS = ("lm_head.weight", "embed_out.weight", "output.weight")
+
+
+def check_complete(model: Any, info: Mapping[str, Any], directory: Path) -> None:
+    """Raise UnsupportedModel unless the checkpoint in directory holds what model takes, and nothing else that matters."""
+    if missing := sorted(info["missing_keys"]):
+        raise UnsupportedModel(
+            f"{directory} lacks weights that a {type(model).__name__} needs, such as {missing[0]} ({len(missing)} in all)"
+        )
+    check_sizes(info, str(directory))
+    unexpected = [name for name in sorted(info["unexpected_keys"]) if not _harmless(name, model, directory)]
+    if unexpected:
+        raise UnsupportedModel(
+            f"{directory} holds weights that a {type(model).__name__} made from its config.json has no place for, such as "
+            f"{unexpected[0]} ({len(unexpected)} in all); without them it would write other texts, so correct config.json"
+        )
+
+
+def check_sizes(info: Mapping[str, Any], name: str) -> None:
+    """Raise UnsupportedModel, naming both sizes, where weights are of another size than the configuration says."""
+    for key, found, wanted in sorted(info["mismatched_keys"], key=str):
+        raise UnsupportedModel(
+            f"{name} holds {key} as {_size(found)}, and its configuration makes it {_size(wanted)} "
+            f"({len(info['mismatched_keys'])} such weights)"
+        )
+
+
+def _harmless(name: str, model: Any, directory: Path) -> bool:
+    if _COMPUTED.search(name) or _OTHER_SENSES.search(name):
+        return True
+    return name.endswith(_HEADS) and _tied(model) and _is_the_embedding(name, model, directory)
+
+
+def _tied(model: Any) -> bool:
+    embedding, head = model.get_input_embeddings(), model.get_output_embeddings()
+    return head is not None and head.weight is embedding.weight
+
+
+def _is_the_embedding(name: str, model: Any, directory: Path) -> bool:
+    """Whether a head beside tied embeddings says the same as they do."""
+    embedding = model.get_input_embeddings().weight
+    for file in sorted(directory.glob("*.safetensors")):
+        with safe_open(file, "pt") as opened:
+            if name in opened.keys():
+                head = opened.get_tensor(name).to(embedding.device, embedding.dtype)
+                return head.shape == embedding.shape and torch.equal(head, embedding)
+    return False
+
+
+def _size(shape: Iterable[int]) -> str:
+    return " x ".join(map(str, shape))
