@@ -15,7 +15,7 @@ ROPE_FACTORS = ("rope_freqs.weight", "rope_factors_long.weight", "rope_factors_s
 
 @dataclass(frozen=True, slots=True)
 class Header:
-    """keys hold all of the file's; own those of its architecture, without the prefix. factors: ROPE_FACTORS that it holds."""
+    """keys are all of the file's, factors the values of those ROPE_FACTORS that it holds."""
 
     name: str
     architecture: str
@@ -25,6 +25,7 @@ class Header:
 
     @property
     def own(self) -> dict[str, Any]:
+        """The keys of its architecture, without the prefix."""
         prefix = f"{self.architecture}."
         return {key.removeprefix(prefix): value for key, value in self.keys.items() if key.startswith(prefix)}
 

@@ -88,7 +88,9 @@ def _scaling(header: Header, config: Any) -> dict[str, Any]:
         raise header.refuse_own("rope.scaling.yarn_log_multiplier", f"a {config.model_type} has no such factor")
     if kind == "yarn":
         if factors:
-            raise header.refuse_own("rope.scaling.type", f"it holds {', '.join(factors)}, too, and only one can be meant")
+            raise header.refuse_own(
+                "rope.scaling.type", f"it holds {', '.join(factors)}, too, and only one can be meant"
+            )
         return _yarn(header, factor, attention)
     if "rope_factors_long.weight" in factors:
         return _longrope(header, config, "rope_factors_long.weight", "rope_factors_short.weight", attention)
@@ -106,7 +108,9 @@ def _scaling(header: Header, config: Any) -> dict[str, Any]:
             "attention_factor": attention,
         }
     if attention != 1:
-        raise header.refuse_own("rope.scaling.attn_factor", "transformers scales attention so with yarn or longrope only")
+        raise header.refuse_own(
+            "rope.scaling.attn_factor", "transformers scales attention so with yarn or longrope only"
+        )
     return {"rope_type": "linear", "factor": factor} if factor != 1 and kind == "linear" else {"rope_type": "default"}
 
 
@@ -123,7 +127,9 @@ def _longrope(header: Header, config: Any, long: str, short: str, attention: flo
 def _yarn(header: Header, factor: float, attention: float) -> dict[str, Any]:
     own = header.own
     if own.get("rope.scaling.yarn_ext_factor", 1) not in (-1, 1):
-        raise header.refuse_own("rope.scaling.yarn_ext_factor", "transformers has no such factor; only 1 can be applied")
+        raise header.refuse_own(
+            "rope.scaling.yarn_ext_factor", "transformers has no such factor; only 1 can be applied"
+        )
     attention *= float(own.get("rope.scaling.yarn_attn_factor") or 1)
     return {
         "rope_type": "yarn",

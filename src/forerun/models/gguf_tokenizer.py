@@ -38,7 +38,9 @@ def settle_tokenizer(header: Header, tokenizer: Any) -> None:
     known = READ_BY_TRANSFORMERS | UNUSED_IDS | {*ENDS, "add_space_prefix", "precompiled_charsmap"}
     for key, value in keys.items():
         if key not in known and NEUTRAL.get(key) is not value:
-            raise header.refuse(PREFIX + key, "forerun can't apply this to a tokenizer, and it changes the tokens of a text")
+            raise header.refuse(
+                PREFIX + key, "forerun can't apply this to a tokenizer, and it changes the tokens of a text"
+            )
     backend, kind, way = tokenizer.backend_tokenizer, keys.get("model"), keys.get("pre")
     if kind == "gpt2":
         if way in SINGLE_DIGITS:

@@ -56,7 +56,10 @@ def lean_from_gguf(file: Path, config: Any, weights: str = "int4", name: str = "
 
 @final
 class GgufSource(Source):
-    """The tensors of a file, read one by one. keep_grid gives 4-bit tensors as their codes. rope_type: of the configuration."""
+    """The tensors of a file, read one by one. keep_grid gives 4-bit tensors as their codes.
+
+    rope_type is the configuration's; where it is longrope, it holds the file's frequency factors.
+    """
 
     def __init__(self, file: Path, norms: Norms, keep_grid: bool, rope_type: str = "default") -> None:
         import gguf
