@@ -89,6 +89,7 @@ def settle_config(header: Header, config: Any) -> None:
     _settle_widths(header, config)
     _settle_window(header, config)
     _settle_biases(header, config)
+    _settle_ids(header, config)
     settle_rope(header, config)
 
 
@@ -162,7 +163,9 @@ def _settle_widths(header: Header, config: Any) -> None:
     if _known(config, "query_pre_attn_scalar"):
         # the largest of both families divide by the width of the stream
         large = config.num_hidden_layers in (46, 62) and "attention.scale" not in own
-        config.query_pre_attn_scalar = _implied_width(config) if large else round(scale**-2, 3)
+        config.query_pre_attn_scalar = _implied_width(config) if large else round(scale**-2)
+        if abs(scale * config.query_pre_attn_scalar**0.5 - 1) > 1e-3 and not large:
+            raise header.refuse_own("attention.scale", f"a {kind} scales by 1 / sqrt(n) of a whole number n")
     elif abs(scale * width**0.5 - 1) > 1e-4:
         raise header.refuse_own("attention.scale", f"a {kind} scales by 1 / sqrt({width}) alone")
 
@@ -187,3 +190,13 @@ def _settle_biases(header: Header, config: Any) -> None:
     for tensor, name in (("blk.0.attn_q.bias", "attention_bias"), ("blk.0.ffn_up.bias", "mlp_bias")):
         if _known(config, name):
             setattr(config, name, tensor in header.tensors)
+
+
+def _settle_ids(header: Header, config: Any) -> None:
+    """What the file has no id for has none, and not the family's usual one."""
+    if header.keys.get("tokenizer.ggml.model") == "llama":
+        # the usual ones of this kind of vocabulary are the format's own
+        return
+    for name, key in (("bos", "bos"), ("eos", "eos"), ("pad", "padding")):
+        if f"tokenizer.ggml.{key}_token_id" not in header.keys:
+            setattr(config, f"{name}_token_id", None)

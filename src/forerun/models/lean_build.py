@@ -53,7 +53,7 @@ class ModelSource(Source):
 
     def __init__(self, model: Any, offset: float) -> None:
         # tied parameters come up under their first name only
-        self._parameters = dict(model.named_parameters())
+        self._parameters: dict[str, Tensor] = dict(model.named_parameters())
         if model.config.get_text_config() is not model.config:
             text = {f"model.{name}": value for name, value in model.get_decoder().named_parameters()}
             held = {id(value) for value in text.values()}

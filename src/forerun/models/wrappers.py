@@ -41,12 +41,12 @@ def check_adapter(config: Any, what: str) -> None:
         )
     if getattr(config, "alora_invocation_tokens", None):
         raise UnsupportedModel(
-            f"{what} acts behind certain tokens only (alora_invocation_tokens), which forerun doesn't follow"
+            f"{what} acts only after certain tokens (alora_invocation_tokens), which forerun can't do"
         )
 
 
 def _is_peft(model: Any) -> bool:
-    if find_spec("peft") is None or isinstance(model, torch.nn.Module) is False:
+    if find_spec("peft") is None or not isinstance(model, torch.nn.Module):
         return False
     from peft import PeftMixedModel, PeftModel
 
