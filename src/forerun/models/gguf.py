@@ -30,7 +30,7 @@ from transformers.utils.quantization_config import GgufConfig
 
 from ..errors import InvalidModelFile, UnsupportedModel
 from .gguf_header import Header, read_header, unreadable
-from .gguf_keys import check_tensors, settle_config
+from .gguf_keys import check_lists, check_tensors, settle_config
 from .gguf_shards import joined, shards_of
 from .gguf_tokenizer import ends_of, settle_tokenizer
 from .loading_info import check_sizes
@@ -125,6 +125,7 @@ def _write(file: Path, dtype: torch.dtype, directory: Path) -> None:
 def _unpacked(source: Path, header: Header, dtype: torch.dtype) -> tuple[Any, Any]:
     """The model and the tokenizer of a file that lies alone in its folder."""
     place = {"pretrained_model_name_or_path": source.parent, "gguf_file": source.name}
+    check_lists(header)
     try:
         config = AutoConfig.from_pretrained(**place)
         settle_config(header, config)

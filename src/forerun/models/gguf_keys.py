@@ -67,8 +67,18 @@ NEUTRAL: Mapping[str, tuple[Any, ...]] = {
     "embedding_scale": (0, 1),
 }
 DESCRIPTIVE = frozenset({"vocab_size", "tensor_data_layout"})
+LISTS = frozenset({"attention.sliding_window_pattern", "rope.dimension_sections"})
 # read together with others
 WIDTHS = frozenset({"attention.value_length", "attention.scale", "attention.sliding_window_pattern"})
+
+
+def check_lists(header: Header) -> None:
+    """Raise UnsupportedModel on a number that each layer has its own of; transformers' configuration has one for all."""
+    if header.architecture in GGUF_CONFIG_ARCHS:
+        return
+    for key, value in header.own.items():
+        if isinstance(value, list) and key not in LISTS:
+            raise header.refuse_own(key, "transformers has one value of it for all layers")
 
 
 def settle_config(header: Header, config: Any) -> None:
@@ -138,10 +148,6 @@ def _refuse_unless_equal(header: Header, key: str, config: Any) -> None:
 
 def _put(header: Header, key: str, config: Any, name: str) -> None:
     value = header.own[key]
-    if isinstance(value, list):
-        if len(set(value)) != 1:
-            raise header.refuse_own(key, f"a {config.model_type} has one value for all layers")
-        value = value[0]
     if key in ("attention.sliding_window", "attn_logit_softcapping", "final_logit_softcapping"):
         value = value or None
     setattr(config, name, value)

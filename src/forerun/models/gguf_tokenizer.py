@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
-from tokenizers import pre_tokenizers
+from tokenizers import decoders, normalizers, pre_tokenizers
 from transformers.integrations.gguf.gguf_tokenizer_mapping import GGUF_PRE_TOKENIZER_SPLITS
 
 from .gguf_header import Header
@@ -55,7 +55,15 @@ def settle_tokenizer(header: Header, tokenizer: Any) -> None:
             if "add_bos_token" not in keys and tokenizer.bos_token is not None:
                 tokenizer.add_bos_token = True
     if kind == "llama" and keys.get("add_space_prefix") is False:
+        _put_no_space_first(backend)
+
+
+def _put_no_space_first(backend: Any) -> None:
+    if isinstance(backend.pre_tokenizer, pre_tokenizers.Metaspace):
         backend.pre_tokenizer = pre_tokenizers.Metaspace(replacement="▁", prepend_scheme="never", split=False)
+    else:
+        backend.normalizer = normalizers.Replace(" ", "▁")
+    backend.decoder = decoders.Sequence([decoders.Replace("▁", " "), decoders.ByteFallback(), decoders.Fuse()])
 
 
 def ends_of(header: Header) -> list[int]:
