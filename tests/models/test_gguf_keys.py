@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from copy import deepcopy
 from pathlib import Path
 from typing import Any
 
@@ -153,10 +154,10 @@ def test_no_key_of_the_format_is_dropped_without_a_word(tmp_path: Path) -> None:
     described = {"vocab_size", "tensor_data_layout", "rope.scaling.finetuned"}
     needed = {"rope.scaling.yarn_beta_fast", "rope.scaling.yarn_beta_slow", "rope.scaling.original_context_length"}
     needed |= {"rope.scaling.yarn_attn_factor", "rope.scaling.yarn_ext_factor"}
-    values = {"rope.dimension_sections": [1, 1], **{f"attention.{name}": 0.5 for name in epsilons}}
-    checked = 0
+    values = {"rope.dimension_sections": [1, 1], "attention.head_count": 2, **{f"attention.{name}": 0.5 for name in epsilons}}
+    checked, plain = 0, source().config
     for key in {key.removeprefix("{arch}.") for key in every(gguf.Keys)} - described - needed:
-        config = source().config
+        config = deepcopy(plain)
         before = config.to_dict()
         keys = {"general.architecture": "llama", "tokenizer.ggml.model": "llama", f"llama.{key}": values.get(key, 12345)}
         try:

@@ -18,9 +18,10 @@ _COMPUTED = re.compile(
     r"(^|\.)(inv_freq|rotary_emb\.(cos|sin)_cached|masked_bias|position_ids|embed_positions|num_batches_tracked)$"
     r"|(^|\.)(attn|attention|self_attn|self_attention)\.(bias|causal_mask|rope\.freqs)$"
 )
-# What makes words of pictures and sounds, beside a text model that is read alone.
-_OTHER_SENSES = re.compile(
+# What makes words of pictures and sounds, and the value of a text while a model is trained, beside a text model.
+_NOT_TEXT = re.compile(
     r"(^|\.)(vision|visual|audio|image|speech|video|multi_modal|multimodal|mm)[a-z_]*(\.|$)|(^|\.)(vit|siglip|clip)[a-z_]*\."
+    r"|(^|\.)v_head\."
 )
 
 
@@ -50,7 +51,7 @@ def check_sizes(info: Mapping[str, Any], name: str) -> None:
 
 def _harmless(name: str) -> bool:
     """A head beside tied embeddings is no matter here: transformers takes it, untied where it says something else."""
-    return bool(_COMPUTED.search(name) or _OTHER_SENSES.search(name))
+    return bool(_COMPUTED.search(name) or _NOT_TEXT.search(name))
 
 
 def _size(shape: Iterable[int]) -> str:
