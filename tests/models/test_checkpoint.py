@@ -48,7 +48,7 @@ def test_biases_that_the_configuration_has_not_are_refused(directory: Path, runn
     change(directory, model__layers__1__self_attn__q_proj__bias=torch.ones(32))
     with pytest.raises(
         UnsupportedModel,
-        match=r"holds weights that a LlamaForCausalLM .* has no place for, such as model\.layers\.1\.self_attn\.q_proj\.bias \(1",
+        match=r"weights that a LlamaForCausalLM .* has no place for, such as model\.layers\.1\.self_attn\.q_proj\.bias \(1",
     ):
         open_model(directory, runner=runner)
 
@@ -81,7 +81,8 @@ def test_tables_that_old_releases_kept_are_no_hindrance(directory: Path) -> None
 def test_a_weight_of_another_size_is_named_with_both(directory: Path, runner: str) -> None:
     change(directory, model__layers__2__mlp__up_proj__weight=torch.ones(3, 4))
     with pytest.raises(
-        UnsupportedModel, match=r"holds model\.layers\.2\.mlp\.up_proj\.weight as 3 x 4, and its configuration makes it 48 x 32"
+        UnsupportedModel,
+        match=r"model\.layers\.2\.mlp\.up_proj\.weight as 3 x 4, and its configuration makes it 48 x 32",
     ):
         open_model(directory, runner=runner)
 
@@ -92,7 +93,9 @@ def test_a_weight_that_is_no_number_is_named(directory: Path, runner: str, value
     weight = load_file(directory / "model.safetensors")["model.layers.2.mlp.up_proj.weight"]
     weight[3, 4] = value
     change(directory, model__layers__2__mlp__up_proj__weight=weight)
-    with pytest.raises(UnsupportedModel, match=r"its weight model\.layers\.2\.mlp\.up_proj\.weight holds NaN or inf.* \(1 of 1536\)"):
+    with pytest.raises(
+        UnsupportedModel, match=r"weight model\.layers\.2\.mlp\.up_proj\.weight holds NaN .*\(1 of 1536\)"
+    ):
         open_model(directory, runner=runner)
 
 
@@ -108,8 +111,14 @@ def test_a_generation_configuration_that_can_not_be_read_is_not_passed_over(dire
     [
         ("{", "is not a valid JSON file"),
         ('{"model_type": "wonder"}', "has model type `wonder` but Transformers does not recognize this architecture"),
-        ('{"model_type": "llama", "hidden_size": "x"}', "'hidden_size': TypeError: Field 'hidden_size' expected int, got str"),
-        ('{"model_type": "x", "auto_map": {"AutoConfig": "code.C"}}', r"it needs code of its own; give trust_remote_code=True"),
+        (
+            '{"model_type": "llama", "hidden_size": "x"}',
+            "'hidden_size': TypeError: .* expected int, got str",
+        ),
+        (
+            '{"model_type": "x", "auto_map": {"AutoConfig": "code.C"}}',
+            "needs code of its own; give trust_remote_code=True",
+        ),
     ],
 )
 def test_a_configuration_that_can_not_be_used_is_one_sentence(directory: Path, content: str, said: str) -> None:

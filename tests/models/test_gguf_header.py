@@ -33,7 +33,9 @@ def test_keys_of_another_architecture_are_not_its_own() -> None:
 
 def test_a_refusal_names_the_file_the_key_and_the_value() -> None:
     header = Header("m.gguf", "llama", {"llama.logit_scale": 0.5}, (), {})
-    assert str(header.refuse_own("logit_scale", "no such thing")) == "m.gguf sets llama.logit_scale to 0.5: no such thing"
+    assert (
+        str(header.refuse_own("logit_scale", "no such thing")) == "m.gguf sets llama.logit_scale to 0.5: no such thing"
+    )
 
 
 @pytest.mark.parametrize("kind", ["adapter", "mmproj", "imatrix"])

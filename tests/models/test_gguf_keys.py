@@ -20,7 +20,12 @@ from .running import finish, off, own_logits
 from .tiny_gguf import write_model
 
 IDS = [int(one) for one in torch.randint(256, (30,), generator=torch.Generator().manual_seed(3))]
-GEMMA = {"attention.key_length": 8, "attention.value_length": 8, "attention.sliding_window": 8, "rope.freq_base_swa": 10000.0}
+GEMMA = {
+    "attention.key_length": 8,
+    "attention.value_length": 8,
+    "attention.sliding_window": 8,
+    "rope.freq_base_swa": 10000.0,
+}
 
 
 @pytest.fixture(autouse=True)
@@ -75,7 +80,9 @@ def test_soft_caps_and_the_scale_of_gemma_2_are_applied(tmp_path: Path) -> None:
 @pytest.mark.parametrize("pattern", [2, [True, False, True, False]])
 def test_gemma_3_says_which_layers_see_a_window(tmp_path: Path, pattern: Any) -> None:
     near, far = ({"rope_type": "default", "rope_theta": theta} for theta in (10000.0, 10000.0))
-    model = source("gemma3_text", tie_word_embeddings=True, rope_parameters={"sliding_attention": near, "full_attention": far})
+    model = source(
+        "gemma3_text", tie_word_embeddings=True, rope_parameters={"sliding_attention": near, "full_attention": far}
+    )
     keys = {**GEMMA, "attention.sliding_window_pattern": pattern}
     agrees(write_model(tmp_path / "m.gguf", model, "gemma3", keys=keys), model)
 
@@ -154,12 +161,20 @@ def test_no_key_of_the_format_is_dropped_without_a_word(tmp_path: Path) -> None:
     described = {"vocab_size", "tensor_data_layout", "rope.scaling.finetuned"}
     needed = {"rope.scaling.yarn_beta_fast", "rope.scaling.yarn_beta_slow", "rope.scaling.original_context_length"}
     needed |= {"rope.scaling.yarn_attn_factor", "rope.scaling.yarn_ext_factor"}
-    values = {"rope.dimension_sections": [1, 1], "attention.head_count": 2, **{f"attention.{name}": 0.5 for name in epsilons}}
+    values = {
+        "rope.dimension_sections": [1, 1],
+        "attention.head_count": 2,
+        **{f"attention.{name}": 0.5 for name in epsilons},
+    }
     checked, plain = 0, source().config
     for key in {key.removeprefix("{arch}.") for key in every(gguf.Keys)} - described - needed:
         config = deepcopy(plain)
         before = config.to_dict()
-        keys = {"general.architecture": "llama", "tokenizer.ggml.model": "llama", f"llama.{key}": values.get(key, 12345)}
+        keys = {
+            "general.architecture": "llama",
+            "tokenizer.ggml.model": "llama",
+            f"llama.{key}": values.get(key, 12345),
+        }
         try:
             settle_config(Header("m.gguf", "llama", keys, (), {}), config)
         except UnsupportedModel as error:
@@ -170,10 +185,14 @@ def test_no_key_of_the_format_is_dropped_without_a_word(tmp_path: Path) -> None:
     assert checked > 80
 
 
-@pytest.mark.parametrize("name", ["blk.1.attn_q.bias", "blk.4.attn_q.weight", "blk.0.attn_sinks.weight", "blk.0.made_up.weight"])
+@pytest.mark.parametrize(
+    "name", ["blk.1.attn_q.bias", "blk.4.attn_q.weight", "blk.0.attn_sinks.weight", "blk.0.made_up.weight"]
+)
 def test_a_tensor_without_a_place_is_refused_by_name(tmp_path: Path, name: str) -> None:
     file = write_model(tmp_path / "m.gguf", source(), tensors={name: np.ones(32)})
-    with pytest.raises(UnsupportedModel, match=rf"holds tensors that a LlamaForCausalLM has no place for, such as {name}"):
+    with pytest.raises(
+        UnsupportedModel, match=rf"holds tensors that a LlamaForCausalLM has no place for, such as {name}"
+    ):
         open_model(file)
 
 

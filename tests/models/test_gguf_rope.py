@@ -97,7 +97,10 @@ def test_linear_scaling_is_applied_however_it_is_written(tmp_path: Path, keys: d
     ("extra", "more"),
     [
         ({}, {}),
-        ({"rope.scaling.yarn_beta_fast": 16.0, "rope.scaling.yarn_beta_slow": 2.0}, {"beta_fast": 16.0, "beta_slow": 2.0}),
+        (
+            {"rope.scaling.yarn_beta_fast": 16.0, "rope.scaling.yarn_beta_slow": 2.0},
+            {"beta_fast": 16.0, "beta_slow": 2.0},
+        ),
         ({"rope.scaling.attn_factor": 1.5}, {"attention_factor": 1.5 * (1 + 0.1 * np.log(4.0))}),
         ({"rope.scaling.yarn_attn_factor": 0.5}, {"attention_factor": 0.5 * (1 + 0.1 * np.log(4.0))}),
     ],
@@ -105,7 +108,12 @@ def test_linear_scaling_is_applied_however_it_is_written(tmp_path: Path, keys: d
 def test_yarn_is_applied(tmp_path: Path, extra: dict[str, Any], more: dict[str, Any]) -> None:
     yarn = {"rope_type": "yarn", "rope_theta": 10000.0, "factor": 4.0, "original_max_position_embeddings": 64}
     model = source(rope_parameters={**yarn, **more})
-    keys = {"rope.scaling.type": "yarn", "rope.scaling.factor": 4.0, "rope.scaling.original_context_length": 64, **extra}
+    keys = {
+        "rope.scaling.type": "yarn",
+        "rope.scaling.factor": 4.0,
+        "rope.scaling.original_context_length": 64,
+        **extra,
+    }
     agrees(write_model(tmp_path / "m.gguf", model, keys=keys), model)
 
 
@@ -117,8 +125,13 @@ def test_the_base_is_applied(tmp_path: Path, architecture: str) -> None:
 
 
 def test_gemma_has_a_base_for_near_and_one_for_far_layers(tmp_path: Path) -> None:
-    near, far = {"rope_type": "default", "rope_theta": 700.0}, {"rope_type": "linear", "factor": 8.0, "rope_theta": 5000.0}
-    model = source("gemma3_text", rope_parameters={"sliding_attention": near, "full_attention": far}, tie_word_embeddings=True)
+    near, far = (
+        {"rope_type": "default", "rope_theta": 700.0},
+        {"rope_type": "linear", "factor": 8.0, "rope_theta": 5000.0},
+    )
+    model = source(
+        "gemma3_text", rope_parameters={"sliding_attention": near, "full_attention": far}, tie_word_embeddings=True
+    )
     keys = {
         "attention.key_length": 8,
         "attention.value_length": 8,
@@ -137,7 +150,11 @@ def test_phi_3_has_factors_for_short_and_for_long_texts(tmp_path: Path) -> None:
     rope = {"rope_type": "longrope", "rope_theta": 10000.0, "short_factor": short, "long_factor": long}
     rope |= {"original_max_position_embeddings": 128, "attention_factor": 1.19, "partial_rotary_factor": 1.0}
     model = source("phi3", rope_parameters=rope, sliding_window=None)
-    keys = {"rope.scaling.original_context_length": 128, "rope.scaling.attn_factor": 1.19, "attention.sliding_window": 0}
+    keys = {
+        "rope.scaling.original_context_length": 128,
+        "rope.scaling.attn_factor": 1.19,
+        "attention.sliding_window": 0,
+    }
     factors = {"rope_factors_short.weight": np.array(short), "rope_factors_long.weight": np.array(long)}
     file = write_model(tmp_path / "m.gguf", model, "phi3", keys=keys, tensors=factors)
     assert off(logits(file), own_logits(model, IDS)) < 1e-4
@@ -150,9 +167,15 @@ def test_phi_3_has_factors_for_short_and_for_long_texts(tmp_path: Path) -> None:
         ({"rope.scaling.type": "wonder"}, r"llama\.rope\.scaling\.type to 'wonder': known are none, linear, yarn"),
         ({"rope.scaling.type": "longrope"}, r"llama\.rope\.scaling\.type to 'longrope'"),
         ({"rope.scaling.attn_factor": 2.0}, r"llama\.rope\.scaling\.attn_factor to 2\.0"),
-        ({"rope.scaling.type": "yarn", "rope.scaling.yarn_ext_factor": 0.5}, r"llama\.rope\.scaling\.yarn_ext_factor to 0\.5"),
+        (
+            {"rope.scaling.type": "yarn", "rope.scaling.yarn_ext_factor": 0.5},
+            r"llama\.rope\.scaling\.yarn_ext_factor to 0\.5",
+        ),
         ({"rope.scaling.yarn_log_multiplier": 0.1}, r"llama\.rope\.scaling\.yarn_log_multiplier"),
-        ({"rope.dimension_count": 4, "attention.key_length": 8}, r"llama\.rope\.dimension_count to 4: .*whole heads, here 8"),
+        (
+            {"rope.dimension_count": 4, "attention.key_length": 8},
+            r"llama\.rope\.dimension_count to 4: .*whole heads, here 8",
+        ),
         ({"rope.dimension_sections": [1, 1, 2, 0]}, r"llama\.rope\.dimension_sections"),
         ({"rope.freq_base_swa": 500.0}, r"llama\.rope\.freq_base_swa to 500\.0"),
         ({"rope.dimension_count_swa": 4}, r"llama\.rope\.dimension_count_swa to 4"),

@@ -41,7 +41,9 @@ def pieces(loaded: Loaded, text: str) -> list[str]:
         ({"eos_token_ids": [END, MORE]}, {END, MORE}),
     ],
 )
-def test_ends_of_text_of_turn_and_of_message_all_end_a_text(tmp_path: Path, keys: dict[str, Any], ends: set[int]) -> None:
+def test_ends_of_text_of_turn_and_of_message_all_end_a_text(
+    tmp_path: Path, keys: dict[str, Any], ends: set[int]
+) -> None:
     assert opened(tmp_path, **keys).eos == ends
 
 
@@ -60,7 +62,9 @@ def test_an_old_file_ends_a_turn_as_its_template_does() -> None:
 
 
 @pytest.mark.parametrize(("said", "begun"), [(True, True), (False, False), (None, False)])
-def test_a_text_begins_with_the_first_token_where_the_file_says_so(tmp_path: Path, said: bool | None, begun: bool) -> None:
+def test_a_text_begins_with_the_first_token_where_the_file_says_so(
+    tmp_path: Path, said: bool | None, begun: bool
+) -> None:
     ids = opened(tmp_path, bos_token_id=MORE, add_bos_token=said).tokenizer.encode("th")
     assert ids == [MORE, TH] if begun else ids == [TH]
 
@@ -87,12 +91,16 @@ def test_digits_stand_alone_where_the_vocabulary_was_learnt_so(tmp_path: Path, p
 
 
 def test_an_unknown_way_to_split_a_text_is_refused_with_the_known_ones(tmp_path: Path) -> None:
-    with pytest.raises(UnsupportedModel, match=r"sets tokenizer\.ggml\.pre to 'deepseek-coder': the known ways .*gpt-2, "):
+    with pytest.raises(
+        UnsupportedModel, match=r"sets tokenizer\.ggml\.pre to 'deepseek-coder': the known ways .*gpt-2, "
+    ):
         opened(tmp_path, pre="deepseek-coder")
 
 
 @pytest.mark.parametrize("space", [True, False, None])
-def test_a_sentencepiece_vocabulary_puts_a_space_first_unless_told_otherwise(tmp_path: Path, space: bool | None) -> None:
+def test_a_sentencepiece_vocabulary_puts_a_space_first_unless_told_otherwise(
+    tmp_path: Path, space: bool | None
+) -> None:
     words = ["<unk>", "<s>", "</s>", "▁", "h", "i", "▁hi", "hi", *(f"<{index}>" for index in range(8, 260))]
     types = [2, 3, 3, *[1] * 257]
     scores = [0.0, 0.0, 0.0, -9.0, -9.0, -9.0, -1.0, -2.0, *[-99.0] * 252]

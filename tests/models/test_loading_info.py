@@ -24,7 +24,9 @@ def test_a_checkpoint_that_fits_passes() -> None:
 
 
 def test_missing_weights_are_counted_and_one_is_named() -> None:
-    with pytest.raises(UnsupportedModel, match=r"some/model lacks weights that a Linear needs, such as a\.w \(2 in all\)"):
+    with pytest.raises(
+        UnsupportedModel, match=r"some/model lacks weights that a Linear needs, such as a\.w \(2 in all\)"
+    ):
         check_complete(MODEL, info(missing_keys={"b.w", "a.w"}), HERE)
 
 

@@ -21,6 +21,10 @@ from forerun.testing import END, save_tiny, tiny_model
 
 from .running import finish, off, own_logits, text
 
+pytestmark = [
+    pytest.mark.filterwarnings("ignore:.*is_gradient_checkpointing:FutureWarning"),
+    pytest.mark.filterwarnings("ignore:.*torch.jit:DeprecationWarning"),
+]
 KINDS: dict[str, Any] = {
     "lora": peft.LoraConfig(r=2, target_modules=["q_proj", "up_proj"], init_lora_weights=False),
     "dora": peft.LoraConfig(r=2, target_modules=["q_proj"], init_lora_weights=False, use_dora=True),
@@ -86,7 +90,9 @@ def test_an_adapter_on_an_adapter_is_merged_in_turn(tmp_path: Path, base: Path) 
     assert off(logits(second), logits(first)) > 0.1
 
 
-@pytest.mark.parametrize(("named", "said"), [("", "names no base model"), ("./nowhere", "holds an adapter of './nowhere'")])
+@pytest.mark.parametrize(
+    ("named", "said"), [("", "names no base model"), ("./nowhere", "holds an adapter of './nowhere'")]
+)
 def test_a_base_that_can_not_be_had_is_named(tmp_path: Path, named: str, said: str) -> None:
     path, _ = adapter(tmp_path / "adapter", named)
     with pytest.raises(ModelNotFound, match=said):
@@ -121,7 +127,9 @@ def test_an_adapter_that_does_not_fit_is_refused(tmp_path: Path, base: Path, cha
     if change == "wider":
         held[name] = torch.ones(7, 5)
     save_file(held, file)
-    with pytest.raises(InvalidModelFile, match=r"doesn't fit the model, such as |can't be merged into its model") as caught:
+    with pytest.raises(
+        InvalidModelFile, match=r"doesn't fit the model, such as |can't be merged into its model"
+    ) as caught:
         open_model(path)
     assert "\n" not in str(caught.value)
 

@@ -16,6 +16,10 @@ from forerun.testing import tiny_model
 
 from .running import finish, off, own_logits, text
 
+pytestmark = [
+    pytest.mark.filterwarnings("ignore:.*is_gradient_checkpointing:FutureWarning"),
+    pytest.mark.filterwarnings("ignore:.*torch.jit:DeprecationWarning"),
+]
 LORA = {"r": 2, "target_modules": ["q_proj", "up_proj"], "init_lora_weights": False}
 
 
@@ -49,7 +53,9 @@ def test_a_parallel_model_runs_as_the_model_within() -> None:
 @pytest.mark.parametrize("kind", ["lora", "dora", "ia3"])
 def test_an_adapter_in_the_layers_is_part_of_the_model(kind: str) -> None:
     if kind == "ia3":
-        config = peft.IA3Config(target_modules=["k_proj", "up_proj"], feedforward_modules=["up_proj"], init_ia3_weights=False)
+        config = peft.IA3Config(
+            target_modules=["k_proj", "up_proj"], feedforward_modules=["up_proj"], init_ia3_weights=False
+        )
         model = peft.get_peft_model(tiny_model("llama"), config).eval()
         for name, value in model.named_parameters():
             if "ia3_l" in name:

@@ -120,7 +120,14 @@ def write_model(
         _add(writer, f"{architecture}.{key}", value)
     tokens = [*sorted(pre_tokenizers.ByteLevel.alphabet()), "<end>", "<turn>", "<more>", "th"]
     control = [gguf.TokenType.CONTROL if 256 <= index < 259 else gguf.TokenType.NORMAL for index in range(len(tokens))]
-    words = {"model": "gpt2", "tokens": tokens, "token_type": control, "merges": ["t h"], "eos_token_id": 256, **tokenizer}
+    words = {
+        "model": "gpt2",
+        "tokens": tokens,
+        "token_type": control,
+        "merges": ["t h"],
+        "eos_token_id": 256,
+        **tokenizer,
+    }
     for key, value in words.items():
         if value is not None:
             _add(writer, f"tokenizer.{key}" if key == "chat_template" else f"tokenizer.ggml.{key}", value)
@@ -174,5 +181,7 @@ def _named(model: Any, architecture: str) -> dict[str, np.ndarray]:
             heads = model.config.num_attention_heads if "q_proj" in inner else model.config.num_key_value_heads
             halves = data.reshape(heads, 2, data.shape[0] // heads // 2, *data.shape[1:])
             data = halves.swapaxes(1, 2).reshape(data.shape)
-        named[f"blk.{layer}.{layer_names[inner]}.{suffix}"] = data + architecture.startswith("gemma") * ("norm" in inner)
+        named[f"blk.{layer}.{layer_names[inner]}.{suffix}"] = data + architecture.startswith("gemma") * (
+            "norm" in inner
+        )
     return named

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from importlib.util import find_spec
+import sys
 from typing import Any
 
 import torch
@@ -21,7 +21,8 @@ def unwrapped(model: Any) -> Any:
     while True:
         if isinstance(model, torch.nn.DataParallel | torch.nn.parallel.DistributedDataParallel):
             model = model.module
-        elif isinstance(model, torch._dynamo.OptimizedModule):
+        elif isinstance(model, torch.nn.Module) and "_orig_mod" in model._modules:
+            # torch.compile's; naming its type would import the compiler
             model = model._orig_mod
         elif _is_peft(model):
             for name, config in model.peft_config.items():
@@ -46,7 +47,8 @@ def check_adapter(config: Any, what: str) -> None:
 
 
 def _is_peft(model: Any) -> bool:
-    if find_spec("peft") is None or not isinstance(model, torch.nn.Module):
+    # nobody has such a model who hasn't imported the package, and importing it takes a second
+    if "peft" not in sys.modules:
         return False
     from peft import PeftMixedModel, PeftModel
 
