@@ -175,12 +175,12 @@ def test_no_key_of_the_format_is_dropped_without_a_word(tmp_path: Path) -> None:
             "tokenizer.ggml.model": "llama",
             f"llama.{key}": values.get(key, 12345),
         }
+        refused = ""
         try:
             settle_config(Header("m.gguf", "llama", keys, (), {}), config)
         except UnsupportedModel as error:
-            assert f"llama.{key}" in str(error)
-        else:
-            assert config.to_dict() != before, key
+            refused = str(error)
+        assert f"llama.{key}" in refused or config.to_dict() != before, key
         checked += 1
     assert checked > 80
 

@@ -70,7 +70,7 @@ def test_parts_are_converted_once_and_anew_when_one_changes(tmp_path: Path) -> N
     for part, new in zip(parts[1:], other[1:], strict=True):
         part.write_bytes(new.read_bytes())
     assert not torch.equal(logits(parts[0]), before)
-    models = [path for path in (tmp_path / "cache" / "models").iterdir()]
+    models = list((tmp_path / "cache" / "models").iterdir())
     assert len(models) == 2
 
 

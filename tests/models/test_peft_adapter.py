@@ -111,7 +111,7 @@ def test_a_damaged_configuration_is_one_sentence(tmp_path: Path, base: Path, con
 def test_pickled_adapters_are_refused(tmp_path: Path, base: Path) -> None:
     path, _ = adapter(tmp_path / "adapter", str(base))
     (path / "adapter_model.safetensors").rename(path / "adapter_model.bin")
-    with pytest.raises(UnsupportedModel, match="pickled weights .* can run code when they are read"):
+    with pytest.raises(UnsupportedModel, match=r"pickled weights .* can run code when they are read"):
         open_model(path)
 
 

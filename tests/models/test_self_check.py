@@ -249,7 +249,7 @@ def test_a_model_that_is_random_by_itself_is_told_so() -> None:
 
     model.model.register_forward_hook(noisy)
     with pytest.raises(
-        UnsupportedModel, match="LlamaForCausalLM: its own forward gives other logits each time .* random"
+        UnsupportedModel, match=r"LlamaForCausalLM: its own forward gives other logits each time .* random"
     ):
         self_check(HFRunner(model), model)
 

@@ -41,7 +41,7 @@ def test_a_truncated_file_is_named_with_the_place(directory: Path, name: str, sh
 
 def test_a_file_of_another_form_is_one_sentence(directory: Path) -> None:
     (directory / "tokenizer.json").write_text('{"version": "1.0", "model": {"type": "Wonder"}}')
-    with pytest.raises(UnsupportedModel, match="the tokenizer in .* can't be read: ") as caught:
+    with pytest.raises(UnsupportedModel, match=r"the tokenizer in .* can't be read: ") as caught:
         open_model(directory)
     assert "\n" not in str(caught.value)
 

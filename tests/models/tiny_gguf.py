@@ -95,12 +95,15 @@ def write_model(
     path: Path,
     model: Any,
     architecture: str = "llama",
-    keys: Mapping[str, Any] = {},  # noqa: B006
-    tensors: Mapping[str, np.ndarray] = {},  # noqa: B006
-    tokenizer: Mapping[str, Any] = {},  # noqa: B006
+    keys: Mapping[str, Any] = {},
+    tensors: Mapping[str, np.ndarray] = {},
+    tokenizer: Mapping[str, Any] = {},
     kind: str = "F32",
 ) -> Path:
-    """A transformers model of 260 tokens as llama.cpp's converter writes it. keys are of the architecture, tokenizer of tokenizer.ggml."""
+    """A transformers model of 260 tokens, as llama.cpp's converter writes it.
+
+    keys are of the architecture, tokenizer those under tokenizer.ggml.
+    """
     config = model.config
     writer = gguf.GGUFWriter(path, architecture)
     width = config.hidden_size // config.num_attention_heads
