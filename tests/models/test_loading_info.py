@@ -30,6 +30,11 @@ def test_missing_weights_are_counted_and_one_is_named() -> None:
         check_complete(MODEL, info(missing_keys={"b.w", "a.w"}), HERE)
 
 
+def test_what_transformers_reports_as_an_error_is_told() -> None:
+    with pytest.raises(UnsupportedModel, match=r"weights that a Linear can't take: size of a$"):
+        check_complete(MODEL, info(error_msgs=["size of a\nand more"]), HERE)
+
+
 @pytest.mark.parametrize(
     "name",
     [

@@ -29,7 +29,7 @@ from transformers import AutoConfig, AutoModelForCausalLM, AutoTokenizer
 from transformers.utils.quantization_config import GgufConfig
 
 from ..errors import InvalidModelFile, UnsupportedModel
-from .gguf_header import Header, read_header, unreadable
+from .gguf_header import Header, read_header
 from .gguf_keys import check_lists, check_tensors, settle_config
 from .gguf_shards import joined, shards_of
 from .gguf_tokenizer import ends_of, settle_tokenizer
@@ -143,9 +143,8 @@ def _unpacked(source: Path, header: Header, dtype: torch.dtype) -> tuple[Any, An
         raise
     except Exception as error:
         reason = str(error).split("\n")[0]
-        if "architecture" in reason:
-            raise UnsupportedModel(f"{source.name}: {reason}") from error
-        raise unreadable(source, error) from error
+        # its header was read, so it is whole: transformers doesn't know what it holds
+        raise UnsupportedModel(f"{source.name}: {reason or type(error).__name__}") from error
     if missing := sorted(info["missing_keys"]):
         raise InvalidModelFile(f"{source.name} lacks weights, such as {missing[0]} ({len(missing)} in all)")
     check_sizes(info, source.name)

@@ -54,16 +54,12 @@ def read_header(file: Path) -> Header:
     except MemoryError:
         raise
     except Exception as error:
-        raise unreadable(file, error) from error
+        reason = str(error).split("\n")[0]
+        raise InvalidModelFile(
+            f"{file.name} can't be read; it is corrupt or truncated, get it again ({type(error).__name__}: {reason})"
+        ) from error
     header = Header(file.name, architecture, keys, tuple(tensors), factors)
     kind = keys.get("general.type", "model")
     if kind != "model":
         raise header.refuse("general.type", "forerun loads whole language models; name the model's own file")
     return header
-
-
-def unreadable(file: Path, error: Exception) -> InvalidModelFile:
-    reason = str(error).split("\n")[0]
-    return InvalidModelFile(
-        f"{file.name} can't be read; it is corrupt or truncated, get it again ({type(error).__name__}: {reason})"
-    )

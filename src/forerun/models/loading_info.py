@@ -32,6 +32,9 @@ def check_complete(model: Any, info: Mapping[str, Any], directory: Path) -> None
             f"{directory} lacks weights that a {type(model).__name__} needs, such as {missing[0]} ({len(missing)} in all)"
         )
     check_sizes(info, str(directory))
+    for message in info.get("error_msgs", ()):
+        reason = str(message).split("\n")[0]
+        raise UnsupportedModel(f"{directory} has weights that a {type(model).__name__} can't take: {reason}")
     unexpected = [name for name in sorted(info["unexpected_keys"]) if not _harmless(name)]
     if unexpected:
         raise UnsupportedModel(
