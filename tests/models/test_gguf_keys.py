@@ -10,8 +10,10 @@ import gguf
 import numpy as np
 import pytest
 import torch
+from transformers import AutoModelForCausalLM
 
 from forerun.errors import UnsupportedModel
+from forerun.models.gguf import converted
 from forerun.models.load import open_model
 from forerun.models.sequence import Sequence
 from forerun.testing import tiny_model
@@ -96,6 +98,33 @@ def test_the_experts_of_qwen_3_are_as_many_and_as_wide_as_the_file_says(tmp_path
     model = source("qwen3_moe", norm_topk_prob=True)
     keys = {"expert_count": 4, "expert_used_count": 2, "expert_feed_forward_length": 24, "attention.key_length": 8}
     agrees(write_model(tmp_path / "m.gguf", model, "qwen3moe", keys=keys), model)
+
+
+def test_shared_experts_are_as_wide_as_the_file_says(tmp_path: Path) -> None:
+    experts = {"num_experts": 4, "num_experts_per_tok": 2, "moe_intermediate_size": 24, "decoder_sparse_step": 1}
+    model = source("qwen2_moe", **experts, shared_expert_intermediate_size=40)
+    keys = {"expert_count": 4, "expert_used_count": 2, "expert_feed_forward_length": 24}
+    keys["expert_shared_feed_forward_length"] = 40
+    agrees(write_model(tmp_path / "m.gguf", model, "qwen2moe", keys=keys), model)
+
+
+@pytest.mark.parametrize("window", [None, 8])
+def test_base_epsilon_and_window_of_starcoder_2_are_applied(tmp_path: Path, window: int | None) -> None:
+    rope = {"rope_type": "default", "rope_theta": 500.0}
+    model = source("starcoder2", rope_parameters=rope, sliding_window=window, norm_epsilon=0.5)
+    keys = {"attention.layer_norm_epsilon": 0.5, "rope.freq_base": 500.0, "attention.sliding_window": window}
+    agrees(write_model(tmp_path / "m.gguf", model, "starcoder2", keys=keys), model)
+
+
+@pytest.mark.parametrize(("family", "turned"), [("phi3", 4), ("stablelm", 2), ("nemotron", 8)])
+def test_a_part_of_each_head_is_rotated_where_the_file_says_so(tmp_path: Path, family: str, turned: int) -> None:
+    rope = {"rope_type": "default", "rope_theta": 10000.0, "partial_rotary_factor": turned / 8}
+    epsilon = {"norm_eps": 0.5} if family == "nemotron" else {"layer_norm_eps": 0.5} if family == "stablelm" else {}
+    model = source(family, rope_parameters=rope, sliding_window=None, **epsilon)
+    keys = {"rope.dimension_count": turned, "attention.layer_norm_epsilon": 0.5 if epsilon else None}
+    file = write_model(tmp_path / "m.gguf", model, family, keys=keys)
+    unpacked = AutoModelForCausalLM.from_pretrained(converted(file, torch.float32)).eval()
+    assert off(own_logits(unpacked, IDS), own_logits(model, IDS)) < 1e-4
 
 
 @pytest.mark.parametrize(

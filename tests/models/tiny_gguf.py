@@ -83,6 +83,12 @@ LAYER_NAMES = {
     "input_layernorm": "attn_norm",
     "post_attention_layernorm": "ffn_norm",
     "mlp.gate": "ffn_gate_inp",
+    "mlp.c_fc": "ffn_up",
+    "mlp.c_proj": "ffn_down",
+    "mlp.shared_expert.gate_proj": "ffn_gate_shexp",
+    "mlp.shared_expert.up_proj": "ffn_up_shexp",
+    "mlp.shared_expert.down_proj": "ffn_down_shexp",
+    "mlp.shared_expert_gate": "ffn_gate_inp_shexp",
 }
 SANDWICH = {
     "post_attention_layernorm": "post_attention_norm",
@@ -114,13 +120,14 @@ def write_model(
         "feed_forward_length": config.intermediate_size,
         "attention.head_count": config.num_attention_heads,
         "attention.head_count_kv": config.num_key_value_heads,
-        "attention.layer_norm_rms_epsilon": config.rms_norm_eps,
+        "attention.layer_norm_rms_epsilon": getattr(config, "rms_norm_eps", None),
         "rope.freq_base": 10000.0,
         "rope.dimension_count": getattr(config, "head_dim", None) or width,
         **keys,
     }
     for key, value in own.items():
-        _add(writer, f"{architecture}.{key}", value)
+        if value is not None:
+            _add(writer, f"{architecture}.{key}", value)
     tokens = [*sorted(pre_tokenizers.ByteLevel.alphabet()), "<end>", "<turn>", "<more>", "th"]
     control = [gguf.TokenType.CONTROL if 256 <= index < 259 else gguf.TokenType.NORMAL for index in range(len(tokens))]
     words = {
@@ -176,10 +183,14 @@ def _named(model: Any, architecture: str) -> dict[str, np.ndarray]:
             named[f"blk.{name.split('.')[2]}.ffn_down_exps.weight"] = data
             continue
         stem, suffix = name.rsplit(".", 1)
+        if architecture.startswith(("gemma", "nemotron")) and suffix == "weight" and "norm" in stem:
+            data = data + 1
         if stem in ends:
-            named[f"{ends[stem]}.{suffix}"] = data + architecture.startswith("gemma") * ("norm" in stem)
+            named[f"{ends[stem]}.{suffix}"] = data
             continue
         _, _, layer, inner = stem.split(".", 3)
+        if inner == "mlp.shared_expert_gate":
+            data = data[0]
         if architecture == "llama" and inner in ("self_attn.q_proj", "self_attn.k_proj"):
             heads = model.config.num_attention_heads if "q_proj" in inner else model.config.num_key_value_heads
             halves = data.reshape(heads, 2, data.shape[0] // heads // 2, *data.shape[1:])

@@ -178,16 +178,20 @@ def _settle_widths(header: Header, config: Any) -> None:
 
 def _settle_window(header: Header, config: Any) -> None:
     """Which layers see a window only: every n-th does not, or each layer says."""
-    pattern, window = header.own.get("attention.sliding_window_pattern"), getattr(config, "sliding_window", None)
+    own, window = header.own, getattr(config, "sliding_window", None)
+    pattern = own.get("attention.sliding_window_pattern")
     if pattern is None:
         kinds = getattr(config, "layer_types", None) or ("sliding_attention",)
-        if window is not None and window < header.own.get("context_length", 0) and "sliding_attention" not in kinds:
+        said = own.get("attention.sliding_window") or own.get("context_length", 0)
+        if said < own.get("context_length", 0) and "sliding_attention" not in kinds:
             raise header.refuse_own("attention.sliding_window", f"a {config.model_type} needs to be told its layers")
         return
     if not _known(config, "layer_types") or window is None:
         raise header.refuse_own("attention.sliding_window_pattern", f"a {config.model_type} has no such layers")
     count = config.num_hidden_layers
-    windowed = pattern if isinstance(pattern, list) else [(layer + 1) % pattern != 0 for layer in range(count)]
+    windowed = (
+        pattern if isinstance(pattern, list) else [not pattern or (layer + 1) % pattern for layer in range(count)]
+    )
     config.layer_types = ["sliding_attention" if one else "full_attention" for one in windowed[:count]]
 
 
