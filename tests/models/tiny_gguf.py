@@ -195,7 +195,5 @@ def _named(model: Any, architecture: str) -> dict[str, np.ndarray]:
             heads = model.config.num_attention_heads if "q_proj" in inner else model.config.num_key_value_heads
             halves = data.reshape(heads, 2, data.shape[0] // heads // 2, *data.shape[1:])
             data = halves.swapaxes(1, 2).reshape(data.shape)
-        named[f"blk.{layer}.{layer_names[inner]}.{suffix}"] = data + architecture.startswith("gemma") * (
-            "norm" in inner
-        )
+        named[f"blk.{layer}.{layer_names[inner]}.{suffix}"] = data
     return named
