@@ -84,6 +84,12 @@ def test_a_model_and_an_adapter_in_one_directory_belong_together(base: Path, run
     assert off(logits(path, runner=runner), expected) < 1e-4
 
 
+def test_a_configuration_beside_an_adapter_is_no_model_without_weights(tmp_path: Path, base: Path) -> None:
+    path, expected = adapter(tmp_path / "adapter", str(base))
+    (path / "config.json").write_bytes((base / "config.json").read_bytes())
+    assert off(logits(path), expected) < 1e-4
+
+
 def test_an_adapter_on_an_adapter_is_merged_in_turn(tmp_path: Path, base: Path) -> None:
     first, _ = adapter(base, "")
     second, _ = adapter(tmp_path / "second", str(first), "loha")

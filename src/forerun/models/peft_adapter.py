@@ -32,7 +32,8 @@ def has_adapter(directory: Path) -> bool:
 
 def base_of(directory: Path) -> Path:
     """The directory of the model that the adapter in directory belongs to. Raises ModelNotFound, InvalidModelFile."""
-    if (directory / "config.json").is_file():
+    weights = [file for file in directory.glob("*.safetensors") if not file.name.startswith("adapter_")]
+    if weights and (directory / "config.json").is_file():
         return directory
     try:
         base = str(json.loads((directory / CONFIG).read_text(encoding="utf-8"))["base_model_name_or_path"] or "")
