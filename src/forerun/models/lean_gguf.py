@@ -89,10 +89,10 @@ class GgufSource(Source):
         self._keep_grid = keep_grid
         tensors = [tensor for reader in readers for tensor in reader.tensors]
         self._tensors = {_full_name(tensor.name, names): tensor for tensor in tensors}
-        if rope_type == "longrope":
-            # held by the configuration
-            for name in ROPE_FACTORS:
-                self._tensors.pop(name, None)
+        for name in ROPE_FACTORS:
+            # held by the configuration, or nothing to hold
+            if name in self._tensors and (rope_type == "longrope" or (self._tensors[name].data == 1).all()):
+                del self._tensors[name]
 
     def has(self, name: str) -> bool:
         return name in self._tensors
