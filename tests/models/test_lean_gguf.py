@@ -18,8 +18,8 @@ from forerun.models.lean_shape import PRE
 from forerun.models.load import open_model
 from forerun.models.quiet import quiet
 from forerun.models.sequence import Sequence
-from forerun.testing import tiny_model
 from forerun.models.weights import quantise_int4
+from forerun.testing import tiny_model
 
 from .running import finish, own_logits
 from .tiny_gguf import write_gguf, write_model
