@@ -13,12 +13,13 @@ from transformers import AutoModelForCausalLM
 
 from forerun.errors import InvalidModelFile, UnsupportedModel
 from forerun.models import gguf as module
-from forerun.models.gguf import PARTIAL, STALE_SECONDS, cache_directory, converted, fingerprint
+from forerun.models.gguf import PARTIAL, STALE_SECONDS, VERSION, cache_directory, converted, fingerprint
 from forerun.models.load import open_model
 from forerun.models.sequence import Sequence
+from forerun.testing import tiny_model
 
 from .running import finish, off, own_logits
-from .tiny_gguf import END, write_gguf
+from .tiny_gguf import END, write_gguf, write_model
 
 
 @pytest.fixture(autouse=True)
@@ -142,6 +143,20 @@ def test_a_file_without_some_weight_is_refused(file: Path, cache: Path) -> None:
 def test_an_unknown_architecture_is_unsupported_and_not_corrupt(tmp_path: Path) -> None:
     with pytest.raises(UnsupportedModel, match="architecture wonder is not supported"):
         open_model(write_gguf(tmp_path / "wonder.gguf", "wonder"))
+
+
+def test_a_vocabulary_that_transformers_does_not_know_is_unsupported_and_not_corrupt(tmp_path: Path) -> None:
+    file = write_model(tmp_path / "m.gguf", tiny_model("llama", vocab_size=260), tokenizer={"model": "wonder"})
+    with pytest.raises(UnsupportedModel, match=r"m\.gguf: Cannot build a tokenizer .* 'wonder'") as caught:
+        open_model(file)
+    assert "\n" not in str(caught.value)
+
+
+def test_what_an_older_release_converted_is_not_used_again(file: Path, cache: Path) -> None:
+    target = converted(file, torch.bfloat16)
+    assert target.name.endswith(f"-v{VERSION}")
+    older = target.rename(target.with_name(target.name.removesuffix(f"-v{VERSION}")))
+    assert converted(file, torch.bfloat16) == target != older
 
 
 @pytest.mark.parametrize("package", ["gguf", "accelerate"])

@@ -19,9 +19,10 @@ from forerun.models.load import open_model
 from forerun.models.quiet import quiet
 from forerun.models.sequence import Sequence
 from forerun.models.weights import quantise_int4
+from forerun.testing import tiny_model
 
 from .running import finish, own_logits
-from .tiny_gguf import write_gguf
+from .tiny_gguf import write_gguf, write_model
 
 IDS = [60, 25, 35, 29, 55, 1, 200, 17, 3]
 TYPES = gguf.GGMLQuantizationType
@@ -138,6 +139,14 @@ def test_a_missing_tensor_is_named(tmp_path: Path) -> None:
     file = write_gguf(tmp_path / "less.gguf", layers=2)
     with pytest.raises(UnsupportedModel, match=r"no tensor for model\.layers\.2\.self_attn\.q_proj\.weight"):
         lean_from_gguf(file, config)
+
+
+def test_frequency_factors_that_the_configuration_has_not_are_refused(tmp_path: Path) -> None:
+    tensors = {"rope_freqs.weight": np.array([1.0, 2.0, 4.0, 8.0])}
+    model = tiny_model("llama", vocab_size=260, intermediate_size=64)
+    file = write_model(tmp_path / "m.gguf", model, tensors=tensors)
+    with pytest.raises(UnsupportedModel, match=r"doesn't know what rope_freqs\.weight is for"):
+        lean_from_gguf(file, model.config)
 
 
 def test_an_architecture_of_another_order_is_refused(tmp_path: Path) -> None:

@@ -221,6 +221,49 @@ def test_the_lean_decoder_is_taken_where_it_applies(directory: Path) -> None:
     assert isinstance(open_model(tiny_model("llama")).runner, HFRunner)
 
 
+def test_what_the_lean_decoder_can_not_hold_runs_on_transformers_modules(
+    directory: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    expected = finish(Sequence(open_model(directory, runner="hf").runner).forward(text(9))).logits
+    build = LeanRunner.from_model
+
+    def broken(model, weights, name):
+        build(model, weights, name)
+        raise UnsupportedModel("the lean decoder doesn't know what this is for")
+
+    monkeypatch.setattr(LeanRunner, "from_model", broken)
+    loaded = open_model(directory)
+    assert isinstance(loaded.runner, HFRunner)
+    assert torch.equal(finish(Sequence(loaded.runner).forward(text(9))).logits, expected)
+    for options in ({"runner": "lean"}, {"weights": "int8"}):
+        with pytest.raises(UnsupportedModel, match="doesn't know what this is for"):
+            open_model(directory, **options)
+
+
+@pytest.mark.parametrize("error", [MemoryError, torch.OutOfMemoryError])
+def test_a_full_memory_is_no_reason_to_load_again(
+    directory: Path, monkeypatch: pytest.MonkeyPatch, error: type
+) -> None:
+    def full(*_: object) -> None:
+        raise error("full")
+
+    monkeypatch.setattr(LeanRunner, "from_model", full)
+    with pytest.raises(error, match="full"):
+        open_model(directory)
+
+
+def test_what_neither_decoder_can_run_is_told_by_transformers_modules(
+    directory: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def refuse(*_: object) -> None:
+        raise UnsupportedModel("not equal on its own modules")
+
+    monkeypatch.setattr(module, "check_logits", refuse)
+    monkeypatch.setattr(module, "self_check", refuse)
+    with pytest.raises(UnsupportedModel, match="not equal on its own modules"):
+        open_model(directory)
+
+
 def test_small_weights_are_held_and_write_about_the_same(tmp_path: Path) -> None:
     directory = save_tiny(tmp_path / "tiny", intermediate_size=64)
 

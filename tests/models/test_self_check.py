@@ -238,3 +238,46 @@ def test_a_model_whose_layers_can_not_be_skipped_runs_whole() -> None:
     runner.check_plan(FULL)
     with pytest.raises(UnsupportedModel, match="a layer without its attention and MLP changes its input"):
         runner.check_plan(LayerPlan.skip(4, mlp=[1]))
+
+
+def test_a_model_that_is_random_by_itself_is_told_so() -> None:
+    model = tiny_model("llama")
+
+    def noisy(module, given, output):
+        output.last_hidden_state += torch.randn_like(output.last_hidden_state)
+        return output
+
+    model.model.register_forward_hook(noisy)
+    with pytest.raises(
+        UnsupportedModel, match=r"LlamaForCausalLM: its own forward gives other logits each time .* random"
+    ):
+        self_check(HFRunner(model), model)
+
+
+def test_dropout_that_stays_on_is_told_as_randomness() -> None:
+    model = tiny_model("llama")
+    for layer in model.model.layers:
+        layer.mlp.register_forward_hook(lambda module, given, output: F.dropout(output, 0.5, training=True))
+    with pytest.raises(UnsupportedModel, match="random, such as dropout or noise; turn that off"):
+        self_check(HFRunner(model), model)
+
+
+@pytest.mark.parametrize("value", [float("nan"), float("inf")])
+def test_a_weight_that_is_no_number_is_named(value: float) -> None:
+    model = tiny_model("llama")
+    with torch.no_grad():
+        model.model.layers[1].self_attn.o_proj.weight[0, :2] = value
+    with pytest.raises(
+        UnsupportedModel, match=r"its weight model\.layers\.1\.self_attn\.o_proj\.weight holds NaN .* \(2 of 1024\)"
+    ):
+        self_check(HFRunner(model), model)
+
+
+def test_logits_that_overflow_though_the_weights_do_not_are_told_so() -> None:
+    model = tiny_model("llama").to(torch.float16)
+    with torch.no_grad():
+        model.lm_head.weight.mul_(60000 / model.lm_head.weight.abs().max())
+    with pytest.raises(
+        UnsupportedModel, match=r"its weights are not; torch\.float16 overflows, try float32 or bfloat16"
+    ):
+        self_check(HFRunner(model), model)

@@ -191,7 +191,7 @@ def _write_held_out(folder: Path, prompts: Path, engine: Engine, held: Sequence[
     """What the winner was judged on, as a suite for forerun bench."""
     chat = not raw and has_chat_template(engine.tokenizer)
     lines = lines_of(prompts, held, lambda question: question.ids((), chat, engine.tokenizer))
-    write_text(folder / "held_out.jsonl", "".join(line + "\n" for line in lines))
+    write_text(folder / "held_out.jsonl", "\n".join(lines))
 
 
 def _show(told: Mapping[str, Any], output: Path) -> None:

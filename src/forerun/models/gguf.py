@@ -1,6 +1,7 @@
 """GGUF files: unpacked once into a directory of safetensors and a tokenizer in the user's cache, loaded from there.
 
-transformers knows the formats, the names and the tokenizer, and takes its time. The directory is written under another
+transformers knows the formats, the names and the tokenizer, and takes its time; what it drops of a file's keys is put in
+here (gguf_keys, gguf_tokenizer). The directory is written under another
 name and moved when it is complete, so a killed conversion leaves nothing that looks finished, and of two at once the
 first to finish stays.
 """
@@ -18,20 +19,27 @@ from collections.abc import Callable
 from contextlib import redirect_stderr
 from importlib.util import find_spec
 from pathlib import Path
-from typing import final
+from typing import Any, final
 
 import torch
 from platformdirs import user_cache_dir
 from rich.console import Console
 from rich.progress import BarColumn, Progress, TaskProgressColumn, TextColumn, TimeElapsedColumn
 from safetensors import SafetensorError
-from transformers import AutoModelForCausalLM, AutoTokenizer
+from transformers import AutoConfig, AutoModelForCausalLM, AutoTokenizer
 from transformers.utils.quantization_config import GgufConfig
 
 from ..errors import InvalidModelFile, UnsupportedModel
 from .cache import cache_folder, is_kept
+from .gguf_header import Header, read_header
+from .gguf_keys import check_lists, check_tensors, settle_config
+from .gguf_shards import joined, shards_of
+from .gguf_tokenizer import ends_of, settle_tokenizer
+from .loading_info import check_sizes
 from .quiet import quiet
 
+# Of what a conversion writes: directories of another one are not used again.
+VERSION = 2
 PARTIAL = ".partial-"
 STALE_SECONDS = 24 * 3600
 _BLOCK = 1 << 20
@@ -45,11 +53,15 @@ def cache_directory() -> Path:
 def converted(file: Path, dtype: torch.dtype) -> Path:
     """The directory with file's weights in dtype as safetensors, and its tokenizer; made on first use.
 
-    Raises InvalidModelFile on a corrupt or truncated file, UnsupportedModel on an architecture that transformers can't read.
+    Raises InvalidModelFile on a corrupt or truncated file, ModelNotFound where a part of it is missing, UnsupportedModel on
+    an architecture, a key or a tensor that can't be applied.
     """
-    _check_magic(file)
+    shards = shards_of(file)
+    for shard in shards:
+        _check_magic(shard)
     models = cache_directory() / "models"
-    target = models / f"{file.stem}-{str(dtype).removeprefix('torch.')}-{fingerprint(file)}"
+    mark = hashlib.sha256("".join(map(fingerprint, shards)).encode()).hexdigest()[:16]
+    target = models / f"{file.stem}-{str(dtype).removeprefix('torch.')}-{mark}-v{VERSION}"
     if is_kept(target):
         return target
     for package in ("gguf", "accelerate"):
@@ -104,27 +116,49 @@ def _convert(file: Path, dtype: torch.dtype, directory: Path) -> None:
 
 def _write(file: Path, dtype: torch.dtype, directory: Path) -> None:
     # alone in a folder: a tokenizer or an adapter that lies beside it belongs to some other model
-    with tempfile.TemporaryDirectory() as folder:
-        (Path(folder) / file.name).symlink_to(file.resolve())
-        try:
-            unpacked = GgufConfig(dequantize=True)
-            model, info = AutoModelForCausalLM.from_pretrained(
-                folder, gguf_file=file.name, dtype=dtype, quantization_config=unpacked, output_loading_info=True
-            )
-            tokenizer = AutoTokenizer.from_pretrained(folder, gguf_file=file.name)
-        except (MemoryError, torch.OutOfMemoryError):
-            raise
-        except Exception as error:
-            reason = str(error).split("\n")[0] or type(error).__name__
-            if "architecture" in reason:
-                raise UnsupportedModel(f"{file.name}: {reason}") from error
-            raise InvalidModelFile(
-                f"{file.name} can't be read; it is corrupt or truncated, get it again ({type(error).__name__}: {reason})"
-            ) from error
-    if missing := sorted(info["missing_keys"]):
-        raise InvalidModelFile(f"{file.name} lacks weights, such as {missing[0]} ({len(missing)} in all)")
+    with tempfile.TemporaryDirectory(dir=directory) as folder:
+        source = Path(folder) / file.name
+        shards = shards_of(file)
+        if len(shards) == 1:
+            source.symlink_to(file.resolve())
+        else:
+            joined(shards, source)
+        header = read_header(source)
+        model, tokenizer = _unpacked(source, header, dtype)
     model.save_pretrained(directory)
     tokenizer.save_pretrained(directory)
+
+
+def _unpacked(source: Path, header: Header, dtype: torch.dtype) -> tuple[Any, Any]:
+    """The model and the tokenizer of a file that lies alone in its folder."""
+    place = {"pretrained_model_name_or_path": source.parent, "gguf_file": source.name}
+    check_lists(header)
+    try:
+        config = AutoConfig.from_pretrained(**place)
+        settle_config(header, config)
+        model, info = AutoModelForCausalLM.from_pretrained(
+            **place,
+            config=config,
+            dtype=dtype,
+            quantization_config=GgufConfig(dequantize=True),
+            output_loading_info=True,
+            ignore_mismatched_sizes=True,
+        )
+        tokenizer = AutoTokenizer.from_pretrained(**place)
+        settle_tokenizer(header, tokenizer)
+    except (MemoryError, torch.OutOfMemoryError, UnsupportedModel):
+        raise
+    except Exception as error:
+        reason = str(error).split("\n")[0]
+        # its header was read, so it is whole: transformers doesn't know what it holds
+        raise UnsupportedModel(f"{source.name}: {reason or type(error).__name__}") from error
+    if missing := sorted(info["missing_keys"]):
+        raise InvalidModelFile(f"{source.name} lacks weights, such as {missing[0]} ({len(missing)} in all)")
+    check_sizes(info, source.name)
+    check_tensors(header, model)
+    if ends := ends_of(header):
+        model.generation_config.eos_token_id = ends
+    return model, tokenizer
 
 
 @final

@@ -8,10 +8,10 @@ from __future__ import annotations
 
 from abc import ABC, abstractmethod
 from dataclasses import dataclass
-from typing import final
+from typing import Any, final
 
 import torch
-from torch import Tensor, nn
+from torch import Tensor
 
 from ..errors import UnsupportedModel
 from .lean_layers import HeadNorm, Layer, Norm
@@ -46,11 +46,19 @@ class Source(ABC):
 
 @final
 class ModelSource(Source):
-    """The parameters of a transformers model, which is empty afterwards."""
+    """The parameters of a transformers model, which is empty afterwards.
 
-    def __init__(self, model: nn.Module, offset: float) -> None:
+    Of a model that sees or hears as well, those of its text part alone.
+    """
+
+    def __init__(self, model: Any, offset: float) -> None:
         # tied parameters come up under their first name only
-        self._parameters = dict(model.named_parameters())
+        self._parameters: dict[str, Tensor] = dict(model.named_parameters())
+        if model.config.get_text_config() is not model.config:
+            text = {f"model.{name}": value for name, value in model.get_decoder().named_parameters()}
+            held = {id(value) for value in text.values()}
+            head = {f"lm_head.{name}": value for name, value in model.get_output_embeddings().named_parameters()}
+            self._parameters = text | {name: value for name, value in head.items() if id(value) not in held}
         self.offset = offset
 
     def has(self, name: str) -> bool:

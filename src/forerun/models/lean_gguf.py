@@ -15,6 +15,8 @@ import torch
 from torch import Tensor
 
 from ..errors import InvalidModelFile, UnsupportedModel
+from .gguf_header import ROPE_FACTORS
+from .gguf_shards import shards_of
 from .lean import LeanRunner
 from .lean_build import Source
 from .lean_shape import Norms, shape_of
@@ -41,26 +43,30 @@ NAMES = {
 
 
 def lean_from_gguf(file: Path, config: Any, weights: str = "int4", name: str = "") -> LeanRunner:
-    """Open a GGUF file on the CPU. config is its transformers configuration.
+    """Open a GGUF file on the CPU. config is its transformers configuration, with what its keys say (gguf_keys).
 
     Raises UnsupportedModel on an architecture or a tensor that has no place here, InvalidModelFile on a broken file.
     """
     check_weights(weights)
     shape = shape_of(config)
-    source = GgufSource(file, shape.norms, keep_grid=weights == "int4")
+    rope = str(config.rope_parameters.get("rope_type", "default"))
+    source = GgufSource(file, shape.norms, keep_grid=weights == "int4", rope_type=rope)
     return LeanRunner.from_source(source, config, torch.device("cpu"), weights, name or file.stem)
 
 
 @final
 class GgufSource(Source):
-    """The tensors of a file, read one by one. keep_grid gives 4-bit tensors as their codes."""
+    """The tensors of a file, read one by one. keep_grid gives 4-bit tensors as their codes.
 
-    def __init__(self, file: Path, norms: Norms, keep_grid: bool) -> None:
+    rope_type is the configuration's; where it is longrope, it holds the file's frequency factors.
+    """
+
+    def __init__(self, file: Path, norms: Norms, keep_grid: bool, rope_type: str = "default") -> None:
         import gguf
 
         try:
-            reader = gguf.GGUFReader(file)
-            architecture = str(reader.fields["general.architecture"].contents())
+            readers = [gguf.GGUFReader(shard) for shard in shards_of(file)]
+            architecture = str(readers[0].fields["general.architecture"].contents())
         except (ValueError, KeyError, IndexError) as error:
             raise InvalidModelFile(
                 f"{file} can't be read; it is corrupt or truncated, get it again ({error})"
@@ -81,7 +87,12 @@ class GgufSource(Source):
             if theirs is not None
         }
         self._keep_grid = keep_grid
-        self._tensors = {_full_name(tensor.name, names): tensor for tensor in reader.tensors}
+        tensors = [tensor for reader in readers for tensor in reader.tensors]
+        self._tensors = {_full_name(tensor.name, names): tensor for tensor in tensors}
+        for name in ROPE_FACTORS:
+            # held by the configuration, or nothing to hold
+            if name in self._tensors and (rope_type == "longrope" or (self._tensors[name].data == 1).all()):
+                del self._tensors[name]
 
     def has(self, name: str) -> bool:
         return name in self._tensors

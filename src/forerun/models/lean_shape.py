@@ -106,7 +106,7 @@ def lean_applies(config: Any) -> str | None:
     if _activation_name(config) not in ACTIVATIONS:
         return f"its activation is {_activation_name(config)}; the lean decoder knows {', '.join(ACTIVATIONS)}"
     for rope in _rope_parameters(config):
-        if rope.get("rope_type", "default") not in STATIC_ROPE:
+        if rope.get("rope_type", "default") not in STATIC_ROPE and not _same_at_all_lengths(rope):
             return f"its rotary scaling {rope['rope_type']} depends on the length of the text"
     if unknown := set(_layer_types(config)) - set(PATTERNS):
         return f"its layers are of the type {', '.join(sorted(unknown))}"
@@ -168,6 +168,10 @@ def _rope_by_type(config: Any) -> bool:
 def _rope_parameters(config: Any) -> list[dict[str, Any]]:
     parameters = config.rope_parameters
     return list(parameters.values()) if _rope_by_type(config) else [parameters]
+
+
+def _same_at_all_lengths(rope: dict[str, Any]) -> bool:
+    return rope["rope_type"] == "longrope" and list(rope["short_factor"]) == list(rope["long_factor"])
 
 
 def _embedding_scale(config: Any) -> float:

@@ -9,33 +9,27 @@ from typing import Any
 from weakref import ref
 
 import torch
-from safetensors import SafetensorError
-from transformers import AutoConfig, AutoModelForCausalLM, AutoTokenizer
 
-from ..errors import InvalidModelFile, ModelNotFound, UnsupportedModel, UnsupportedOption
-from .checks import check_quantisation, check_structure
+from ..errors import UnsupportedModel, UnsupportedOption
+from .checkpoint import read_checkpoint
+from .checks import check_structure
 from .gguf import converted
+from .gguf_shards import gguf_in
 from .identity import Identity, identity_of
 from .lean import LeanRunner
 from .lean_gguf import FAMILIES as GGUF_FAMILIES
 from .lean_gguf import lean_from_gguf
 from .lean_shape import lean_applies
 from .locate import locate
-from .quiet import quiet
+from .peft_adapter import base_of, has_adapter
 from .runner import HFRunner, Runner
 from .self_check import check_logits, own_logits, self_check
+from .tokenizer_files import read_tokenizer
 from .weights import check_weights
+from .wrappers import unwrapped
 
 RUNNERS = ("auto", "lean", "hf")
 DTYPES = {"float32": torch.float32, "bfloat16": torch.bfloat16, "float16": torch.float16}
-TOKENIZER_FILES = (
-    "tokenizer.json",
-    "tokenizer_config.json",
-    "tokenizer.model",
-    "vocab.json",
-    "vocab.txt",
-    "spiece.model",
-)
 
 
 @dataclass(frozen=True, slots=True)
@@ -92,13 +86,16 @@ def open_module(
     Raises ModelNotFound, InvalidModelFile, UnsupportedModel, UnsupportedOption.
     """
     wanted, place = dtype_of(dtype), device_of(device)
-    path = locate(model, trust_remote_code)
+    path = located = locate(model, trust_remote_code)
+    if path.is_dir() and not (path / "config.json").is_file():
+        path = gguf_in(path) or path
     directory = converted(path, wanted or torch.bfloat16) if path.is_file() else path
-    opened = _read(directory, wanted, trust_remote_code).to(place or default_device())
-    if tokenizer is None and any((directory / file).exists() for file in TOKENIZER_FILES):
-        with quiet():
-            tokenizer = AutoTokenizer.from_pretrained(directory, trust_remote_code=trust_remote_code)
-    name = path.resolve().name.removesuffix(".gguf") if path == Path(model).expanduser() else str(model)
+    opened = read_checkpoint(directory, wanted, trust_remote_code).to(place or default_device())
+    if tokenizer is None:
+        tokenizer = read_tokenizer(directory, trust_remote_code)
+        if tokenizer is None and has_adapter(directory):
+            tokenizer = read_tokenizer(base_of(directory), trust_remote_code)
+    name = located.resolve().name.removesuffix(".gguf") if located == Path(model).expanduser() else str(model)
     return Module(opened, tokenizer, name, path if path.is_file() else None)
 
 
@@ -128,13 +125,21 @@ def open_model(
             raise UnsupportedOption(
                 "a model object runs on its own modules and weights; load it by name or path instead"
             )
-        _check_as_it_is(model, wanted, place)
-        return _checked(model, tokenizer, "")
+        bare = unwrapped(model)
+        _check_as_it_is(bare, wanted, place)
+        return _checked(bare, tokenizer, "")
     module = open_module(model, tokenizer=tokenizer, dtype=wanted, device=place, trust_remote_code=trust_remote_code)
     config = module.model.config.get_text_config()
     reason = "runner 'hf' was asked for" if runner == "hf" else lean_applies(config)
-    if reason is None:
+    if reason is None and (weights or runner == "lean"):
         return _lean(module, weights)
+    if reason is None:
+        if (loaded := _lean_if_possible(module)) is not None:
+            return loaded
+        # the lean decoder has emptied it
+        module = open_module(
+            model, tokenizer=module.tokenizer, dtype=wanted, device=place, trust_remote_code=trust_remote_code
+        )
     if weights or runner == "lean":
         raise UnsupportedOption(f"{module.name} can't run on the lean decoder, which small weights need: {reason}")
     return _checked(module.model, module.tokenizer, module.name)
@@ -180,38 +185,6 @@ def _check_as_it_is(model: Any, dtype: torch.dtype | None, device: torch.device 
         )
 
 
-def _read(directory: Path, dtype: torch.dtype | None, trust_remote_code: bool) -> Any:
-    if not (directory / "config.json").is_file():
-        raise ModelNotFound(f"{directory} holds no model: it has no config.json")
-    if not any(directory.glob("*.safetensors")):
-        raise UnsupportedModel(
-            f"{directory} holds no safetensors weights; pickled ones (*.bin, *.pt) can run code when they are read, so "
-            "convert them first"
-        )
-    options = {"trust_remote_code": trust_remote_code, "local_files_only": True}
-    try:
-        with quiet():
-            config = AutoConfig.from_pretrained(directory, **options)
-            check_quantisation(config, directory.name)
-            model, info = AutoModelForCausalLM.from_pretrained(
-                directory, dtype=dtype or "auto", use_safetensors=True, output_loading_info=True, **options
-            )
-    except (UnsupportedModel, MemoryError, torch.OutOfMemoryError):
-        raise
-    except SafetensorError as error:
-        raise InvalidModelFile(
-            f"{directory} has weights that are corrupt or truncated, get them again ({error})"
-        ) from error
-    except Exception as error:
-        reason = str(error).split("\n")[0] or type(error).__name__
-        raise UnsupportedModel(f"{directory} can't be loaded as a causal language model: {reason}") from error
-    if missing := sorted(info["missing_keys"]):
-        raise UnsupportedModel(
-            f"{directory} lacks weights that a {type(model).__name__} needs, such as {missing[0]} ({len(missing)} in all)"
-        )
-    return model
-
-
 def _checked(model: Any, tokenizer: Any | None, name: str) -> Loaded:
     check_structure(model)
     runner = HFRunner(model, name)
@@ -255,6 +228,14 @@ def _generation_config_of(model: Any) -> Callable[[], Any]:
         return first if owner is None else owner.generation_config
 
     return current
+
+
+def _lean_if_possible(module: Module) -> Loaded | None:
+    try:
+        return _lean(module, "")
+    except UnsupportedModel:
+        # whether it stands in the way of transformers' own modules, too, their own check tells
+        return None
 
 
 def _vocabulary(tokenizer: Any | None) -> dict[str, int] | None:

@@ -7,7 +7,7 @@ counted by rows, a tail that isn't run. What only long texts would show is check
 
 from __future__ import annotations
 
-from collections.abc import Coroutine, Iterator
+from collections.abc import Callable, Coroutine, Iterator
 from collections.abc import Sequence as Series
 from contextlib import contextmanager
 from copy import deepcopy
@@ -51,7 +51,7 @@ def self_check(runner: HFRunner, model: Any) -> None:
     parameters.
     """
     name = type(model).__name__
-    check_logits(runner, own_logits(model), name)
+    check_logits(runner, own_logits(model), name, lambda: own_logits(model))
     if unseen := set(range(runner.num_layers)) - runner.attended:
         raise UnsupportedModel(
             f"{name}: layers {', '.join(map(str, sorted(unseen)))} have an attention of their own or recurrent state, not "
@@ -72,17 +72,24 @@ def own_logits(model: Any) -> Tensor:
     with _told_as_unsupported(f"{type(model).__name__} can't run its own forward"), torch.inference_mode():
         copy = deepcopy(model, shared).eval()
         logits: Tensor = copy(input_ids=tokens.to(model.device), use_cache=False).logits
+    if not logits.isfinite().all():
+        raise UnsupportedModel(f"{type(model).__name__}: {_not_finite(model)}")
     return logits
 
 
-def check_logits(runner: Runner, expected: Tensor, name: str) -> None:
-    """Raise UnsupportedModel unless runner gives what own_logits gave for the model called name."""
+def check_logits(runner: Runner, expected: Tensor, name: str, again: Callable[[], Tensor] | None = None) -> None:
+    """Raise UnsupportedModel unless runner gives what own_logits gave for the model called name.
+
+    again gives them once more, to tell where the model itself is random.
+    """
     texts = [tokens[:length].tolist() for tokens, length in zip(_tokens(runner.vocab_size), LENGTHS, strict=True)]
     with _told_as_unsupported(f"{name} can't run packed"):
         actual = _packed_logits(runner, texts)
     tolerance = TOLERANCE.get(runner.dtype, 1e-3) * (1 if isinstance(runner, HFRunner) else OTHER_ROUNDING)
     for rows, own in zip(actual, expected, strict=True):
-        _compare(name, rows, own[: len(rows)], tolerance)
+        off = _off(rows, own[: len(rows)])
+        if not off <= tolerance:
+            raise UnsupportedModel(f"{name}: {_found(rows, off, expected, again, tolerance)}")
 
 
 def _tokens(vocabulary: int) -> Tensor:
@@ -143,11 +150,33 @@ def _answer(runner: Runner, waiting: Series[Coroutine[Request, Rows, Rows]]) -> 
     return results
 
 
-def _compare(name: str, actual: Tensor, expected: Tensor, tolerance: float) -> None:
+def _off(actual: Tensor, expected: Tensor) -> float:
+    """How far logits are apart, as a share of their spread."""
     spread = (expected - expected.mean(-1, keepdim=True)).float().norm().clamp(min=1e-6)
-    off = float((actual.float() - expected.float()).norm() / spread)
-    if not off <= tolerance:
-        raise UnsupportedModel(
-            f"{name}: the packed forward is off by {off:.2g} of the logits' spread from the model's own (allowed: "
-            f"{tolerance:.2g}); its attention or its state doesn't go through transformers' attention interface alone"
+    return float((actual.float() - expected.float()).norm() / spread)
+
+
+def _found(rows: Tensor, off: float, expected: Tensor, again: Callable[[], Tensor] | None, tolerance: float) -> str:
+    """Why the packed forward may be off, as far as it can be found out."""
+    if again is not None and not (noise := _off(again(), expected)) <= tolerance:
+        return (
+            f"its own forward gives other logits each time (off by {noise:.2g} of their spread), so something in it is "
+            "random, such as dropout or noise; turn that off"
         )
+    if not rows.isfinite().all():
+        return "the packed forward gives NaN or infinite logits where its own doesn't; try float32 or bfloat16"
+    return (
+        f"the packed forward is off by {off:.2g} of the logits' spread from the model's own (allowed: {tolerance:.2g}); its "
+        "attention or its state doesn't go through transformers' attention interface alone"
+    )
+
+
+def _not_finite(model: Any) -> str:
+    """Which weight holds what is no number, or that none does."""
+    for name, value in (*model.named_parameters(), *model.named_buffers()):
+        if value.is_floating_point() and (count := int((~value.isfinite()).sum())):
+            return (
+                f"its weight {name} holds NaN or infinite values ({count} of {value.numel()}), so its logits are none; the "
+                "checkpoint is damaged, get it again"
+            )
+    return f"its own logits are NaN or infinite though its weights are not; {model.dtype} overflows, try float32 or bfloat16"
