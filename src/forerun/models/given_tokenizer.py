@@ -9,11 +9,11 @@ import torch
 from tokenizers import Tokenizer
 from transformers import AutoTokenizer, PreTrainedTokenizerFast
 
-from ..errors import ForerunError, ModelNotFound, UnsupportedOption
+from ..errors import ModelNotFound, UnsupportedOption
 from .gguf import converted
-from .load import TOKENIZER_FILES
 from .locate import BUNDLED, locate
 from .quiet import quiet
+from .tokenizer_files import TOKENIZER_FILES, read_tokenizer
 
 NEEDED = ("__call__", "decode", "get_vocab")
 
@@ -45,25 +45,29 @@ def _missing(tokenizer: Any) -> list[str]:
 
 def _read(given: str | Path, trust_remote_code: bool) -> Any:
     path = Path(given).expanduser()
+    directory = _directory(given, path)
+    if directory is not None:
+        tokenizer = read_tokenizer(directory, trust_remote_code)
+        if tokenizer is None:
+            raise ModelNotFound(f"{given} holds no tokenizer: it has none of {', '.join(TOKENIZER_FILES)}")
+        return tokenizer
     try:
         with quiet():
-            if path.suffix == ".json" and path.is_file():
+            if path.is_file():
                 return PreTrainedTokenizerFast(tokenizer_file=str(path))
-            return AutoTokenizer.from_pretrained(_source(given, path), trust_remote_code=trust_remote_code)
-    except (ForerunError, MemoryError):
+            return AutoTokenizer.from_pretrained(str(given), trust_remote_code=trust_remote_code)
+    except MemoryError:
         raise
     except Exception as error:  # the formats are many, and each reader raises its own
         reason = str(error).strip().split("\n")[0] or type(error).__name__
         raise UnsupportedOption(f"no tokenizer can be read from {given}: {reason}") from error
 
 
-def _source(given: str | Path, path: Path) -> str | Path:
-    """A directory, or a hub name, whose weights a tokenizer doesn't need."""
+def _directory(given: str | Path, path: Path) -> Path | None:
+    """The directory that holds the tokenizer; None for a single file and for a hub name, whose weights it doesn't need."""
     file = locate(given) if given in BUNDLED else path
     if file.is_file():
-        return converted(file, torch.bfloat16)
+        return None if file.suffix == ".json" else converted(file, torch.bfloat16)
     if not file.exists() and (isinstance(given, Path) or path.is_absolute() or given.startswith((".", "~"))):
         raise ModelNotFound(f"no tokenizer at {given}: there is no such file or directory")
-    if file.is_dir() and not any((file / name).is_file() for name in TOKENIZER_FILES):
-        raise ModelNotFound(f"{given} holds no tokenizer: it has none of {', '.join(TOKENIZER_FILES)}")
-    return file if file.exists() else str(given)
+    return file if file.exists() else None
