@@ -116,8 +116,8 @@ def test_beside_a_penalty_of_the_request_itself_its_processors_act_as_they_alway
     assert sampling.processors[-1] is brought
 
 
-def test_without_a_generation_config_nothing_but_the_width_is_added() -> None:
+def test_without_a_generation_config_nothing_is_added() -> None:
     sampling, fields = sampling_of(GenerationConfig(), top_p=0.5, temperature=0.7)
 
-    assert (sampling, fields) == (Sampling(temperature=0.7, top_p=0.5, width=VOCABULARY), [])
+    assert (sampling, fields) == (Sampling(temperature=0.7, top_p=0.5), [])
     assert not sampling.uses_history

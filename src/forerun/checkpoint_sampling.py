@@ -48,7 +48,6 @@ def with_checkpoint(
         no_repeat_ngram=own.no_repeat_ngram if ngram is None else 0,
         before_penalties=(*_placed(before, instead), *_there(penalty)),
         processors=(*_there(ngram), *_placed(after, instead), *others, *last.values()),
-        width=place.vocab_size,
     )
     names = [name for name, one in {**before, **after}.items() if type(one) not in instead]
     if own.temperature == 0:

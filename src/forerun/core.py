@@ -174,8 +174,7 @@ class Sampling:
 
     Frequency and presence penalties count the emitted tokens, the repetition penalty and no_repeat_ngram also the prompt.
     processors are stateless functions in transformers' manner: (input ids [1, n], scores [1, V]) -> scores [1, V]. Of
-    the same manner are before_penalties, and warpers, which see what is left after temperature and filters. width: the V
-    that all but the warpers are shown, whatever a draft's vocabulary is.
+    the same manner are before_penalties, and warpers, which see what is left after temperature and filters.
     """
 
     temperature: float = 0.0
@@ -189,7 +188,6 @@ class Sampling:
     processors: tuple[Processor, ...] = ()
     before_penalties: tuple[Processor, ...] = ()
     warpers: tuple[Processor, ...] = ()
-    width: int | None = None
 
     def __post_init__(self) -> None:
         # below that, scores / temperature leaves the range of float32
@@ -208,11 +206,15 @@ class Sampling:
         _require(self.no_repeat_ngram >= 0, "no_repeat_ngram", self.no_repeat_ngram, "at least 0 (0 is off)")
 
     @property
+    def calls_processors(self) -> bool:
+        """Whether processors see a row, which may count on the scores of all the target's tokens."""
+        return bool(self.processors or self.before_penalties)
+
+    @property
     def uses_history(self) -> bool:
         """Whether a row's law depends on the tokens before it, and not on its logits alone."""
         return bool(
-            self.processors
-            or self.before_penalties
+            self.calls_processors
             or self.no_repeat_ngram
             or self.repetition_penalty != 1
             or self.frequency_penalty

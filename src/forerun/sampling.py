@@ -11,7 +11,6 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 import torch
-import torch.nn.functional as F
 from torch import Tensor
 
 from .core import Processor, Sampling
@@ -72,7 +71,7 @@ def processed(logits: Tensor, sampling: Sampling, prefix: Sequence[int], prompt_
     if not sampling.uses_history:
         return logits
     ids = torch.tensor(prefix, dtype=torch.long, device=logits.device)
-    scores = _called(sampling.before_penalties, ids, logits.float().clone(), sampling.width)
+    scores = _called(sampling.before_penalties, ids, logits.float().clone())
     known = scores.shape[0]  # a draft's vocabulary may be the smaller one
     if sampling.repetition_penalty != 1:
         seen = ids[ids < known].unique()
@@ -84,19 +83,13 @@ def processed(logits: Tensor, sampling: Sampling, prefix: Sequence[int], prompt_
         scores -= sampling.frequency_penalty * counts + sampling.presence_penalty * (counts > 0)
     if sampling.no_repeat_ngram:
         scores[[token for token in _repeating(prefix, sampling.no_repeat_ngram) if token < known]] = -torch.inf
-    return _called(sampling.processors, ids, scores, sampling.width)
+    return _called(sampling.processors, ids, scores)
 
 
-def _called(processors: Sequence[Processor], ids: Tensor, scores: Tensor, width: int | None) -> Tensor:
-    """Scores [V] after the processors, which are shown a row of `width` where that is more: many look tokens up by id."""
-    if not processors:
-        return scores
-    known = scores.shape[0]
-    if width is not None and width > known:
-        scores = F.pad(scores, (0, width - known), value=-torch.inf)
+def _called(processors: Sequence[Processor], ids: Tensor, scores: Tensor) -> Tensor:
     for processor in processors:
         scores = processor(ids[None], scores[None])[0]
-    return scores[:known]
+    return scores
 
 
 def warped(scores: Tensor, sampling: Sampling) -> Tensor:

@@ -60,7 +60,7 @@ class ModelDraft(Drafter):
         if not self._fits(self._ends):
             return None
         # processors may count on the scores of all the target's tokens
-        self._widens = bool(context.sampling.processors)
+        self._widens = context.sampling.calls_processors
         ids = self._known(context.ids)
         return self._shown(await self._taken(ids).sync(ids))
 
