@@ -1,0 +1,133 @@
+"""One family in this process: a small model of it, its own greedy text, and forerun's, with every way of drafting."""
+
+from __future__ import annotations
+
+import tempfile
+from collections.abc import Iterator, Mapping
+from dataclasses import asdict, dataclass
+from pathlib import Path
+from typing import Any
+
+import torch
+from torch import Tensor
+
+from ..engine import Engine, load
+from ..errors import ForerunError
+from ..models.lean_shape import lean_applies
+from ..models.plan import FULL, LayerPlan
+from .small import LAYERS, VOCABULARY, small_model
+
+LENGTHS = (21, 40)
+NEW = 24
+# a difference at a place where the model's own two best tokens are closer than this is rounding
+TIE = 1e-3
+
+RUNS, REFUSED, UNMADE, WRONG = "runs", "refused", "can't be made here", "wrong"
+
+
+@dataclass(frozen=True, slots=True)
+class Outcome:
+    """What came of a family. runners are those that gave the model's own text, skipping whether layers can be left out."""
+
+    result: str
+    reason: str = ""
+    runners: tuple[str, ...] = ()
+    skipping: bool = False
+
+    def as_dict(self) -> dict[str, Any]:
+        return asdict(self)
+
+
+def try_family(family: str, changes: Mapping[str, Any] | None = None) -> Outcome:
+    """Build a small model of the family and compare what it writes by itself with what it writes through forerun."""
+    try:
+        model = small_model(family, changes)
+        model.generation_config.eos_token_id = None
+        expected = [own_text(model, prompt) for prompt in prompts()]
+    except Exception as error:
+        return Outcome(UNMADE, sentence(error))
+    try:
+        engine = load(model)
+    except ForerunError as error:
+        return Outcome(REFUSED, sentence(error))
+    return compare(model, engine, expected)
+
+
+def compare(model: Any, engine: Engine, expected: list[list[int]]) -> Outcome:
+    """Through both runners and all drafters, whose plans a model may refuse."""
+    skipping = can_skip(engine)
+    runners = ["hf"]
+    try:
+        for way, text in texts(engine, skipping):
+            if fault := difference(model, expected, text):
+                return Outcome(WRONG, f"{way}: {fault}")
+        if lean_applies(model.config.get_text_config()) is None:
+            with tempfile.TemporaryDirectory() as folder:
+                model.save_pretrained(folder)
+                lean = load(Path(folder), dtype="float32", device="cpu", runner="lean")
+            runners.append("lean")
+            for way, text in texts(lean, skipping=True):
+                if fault := difference(model, expected, text):
+                    return Outcome(WRONG, f"lean, {way}: {fault}")
+    except (ForerunError, ValueError) as error:
+        return Outcome(REFUSED, sentence(error))
+    except Exception as error:
+        return Outcome(WRONG, f"{type(error).__name__}: {sentence(error)}")
+    return Outcome(RUNS, runners=tuple(runners), skipping=skipping)
+
+
+def can_skip(engine: Engine) -> bool:
+    try:
+        engine.runner.check_plan(LayerPlan.early_exit(1, engine.runner.num_layers))
+    except (ForerunError, ValueError):
+        return False
+    return True
+
+
+def texts(engine: Engine, skipping: bool) -> Iterator[tuple[str, list[list[int]]]]:
+    """Each way of drafting with what it writes for all prompts in a batch."""
+    ways: list[tuple[str, str, dict[str, Any]]] = [("none", "none", {}), ("lookup", "lookup", {})]
+    if skipping:
+        half = engine.runner.num_layers // 2
+        ways.append(("early exit", "self", {"exit_layer": half}))
+        ways.append(("skipped sublayers", "self", {"skip_attention": (1,), "skip_mlp": (half,)}))
+    for way, drafter, options in ways:
+        method = engine.using(drafter, drafter_options=options)
+        results = method.generate([list(prompt) for prompt in prompts()], max_new_tokens=NEW, ignore_eos=True)
+        yield way, [[*prompt, *result.ids] for prompt, result in zip(prompts(), results, strict=True)]
+
+
+def prompts() -> list[list[int]]:
+    """Random tokens, the special ones aside."""
+    generator = torch.Generator().manual_seed(0)
+    return [torch.randint(5, VOCABULARY - 7, (length,), generator=generator).tolist() for length in LENGTHS]
+
+
+@torch.no_grad()
+def own_text(model: Any, prompt: list[int]) -> list[int]:
+    """What transformers' own generate writes."""
+    ids = torch.tensor([prompt])
+    mask = torch.ones_like(ids)
+    written: Tensor = model.generate(ids, attention_mask=mask, max_new_tokens=NEW, do_sample=False, pad_token_id=0)
+    return list(map(int, written[0]))
+
+
+@torch.no_grad()
+def difference(model: Any, expected: list[list[int]], actual: list[list[int]]) -> str:
+    """Where texts differ by more than rounding; "" if nowhere."""
+    for own, other in zip(expected, actual, strict=True):
+        place = next((i for i, (one, two) in enumerate(zip(own, other, strict=False)) if one != two), None)
+        if place is None:
+            if len(own) != len(other):
+                return f"{len(other)} tokens, not {len(own)}"
+            continue
+        row = model(torch.tensor([own[:place]]), use_cache=False).logits[0, -1]
+        margin = float((row[own[place]] - row[other[place]]) / row.std())
+        if not abs(margin) <= TIE:
+            return f"token {place} of {len(own)} is another one, by {margin:.2g} of the logits' spread"
+    return ""
+
+
+def sentence(error: BaseException) -> str:
+    """The first line of what an error says, or its kind."""
+    return " ".join(str(error).split("\n")[0].split()) or type(error).__name__
