@@ -15,9 +15,11 @@ import torch
 from torch import Tensor, nn
 
 from ..errors import UnsupportedModel
-from .packed import Packed
+from .cached_attention import PackedCache, added_mask, attends_by_itself, take_own_mask
+from .mask import Pattern
+from .packed import Packed, PackedMask
 
-ATTENTION_NAMES = ("self_attn", "attn", "attention")
+ATTENTION_NAMES = ("self_attn", "attn", "attention", "self_attention")
 MLP_NAMES = ("mlp", "feed_forward", "block_sparse_moe")
 
 
@@ -95,11 +97,13 @@ class Silencer:
 
 @final
 class Block:
-    """One wrapped decoder layer."""
+    """One wrapped decoder layer. own_attention says that it asks a cache for its keys, not the attention interface."""
 
     def __init__(self, layer: nn.Module, index: int, last: bool) -> None:
         self._index = index
         self._last = last
+        self.own_attention = attends_by_itself(layer)
+        self._own_mask = take_own_mask(layer) if self.own_attention else Pattern()
         self._attention = Silencer(attention_sublayer(layer))
         self._mlp = [Silencer(module) for module in mlp_sublayers(layer)]
         self._forward: Callable[..., Any] = layer.forward
@@ -107,6 +111,8 @@ class Block:
         layer.forward = self._run
 
     def _run(self, hidden: Tensor, *args: Any, packed: Packed | None = None, **kwargs: Any) -> Any:
+        if packed is None and self.own_attention:
+            packed = _carried((*args, *kwargs.values()))
         if packed is None:
             raise UnsupportedModel("the model doesn't hand its keyword arguments to its layers")
         if self._index == 0:
@@ -125,16 +131,34 @@ class Block:
             return self._form.of(hidden)
         with self._sublayers_silent(packed):
             if rows is None:
-                out = self._forward(hidden, *args, packed=packed, **kwargs)
+                out = self._call(hidden, args, kwargs, packed)
                 self._form.learn(out)
                 return self._form.of(hidden) if skipped else out
             index = torch.tensor(rows, device=hidden.device)
             total = hidden.shape[1]
             some = [taken(value, index, total, 1) for value in (hidden, *args)]
             named = {name: taken(value, index, total, 1) for name, value in kwargs.items()}
-            out = self._forward(*some, packed=packed, **named)
+            out = self._call(some[0], tuple(some[1:]), named, packed)
             self._form.learn(out)
             return self._form.of(hidden.index_copy(1, index, state_of(out)))
+
+    def _call(self, hidden: Tensor, args: tuple[Any, ...], kwargs: dict[str, Any], packed: Packed) -> Any:
+        """The layer's own forward, with a mask that its attention understands."""
+        patterns = [value for value in (*args, *kwargs.values()) if isinstance(value, Pattern)]
+        if not patterns:
+            raise UnsupportedModel("the model doesn't hand a mask to its layers")
+        mask: Any
+        if self.own_attention:
+            if len(patterns) > 1 or (patterns[0] != Pattern() and self._own_mask != Pattern()):
+                raise UnsupportedModel("a layer has more than one mask")
+            pattern = patterns[0] if self._own_mask == Pattern() else self._own_mask
+            mask = dict.fromkeys(patterns, added_mask(packed, self._index, pattern, hidden))
+        else:
+            mask = {pattern: PackedMask(pattern, packed) for pattern in patterns}
+            kwargs = {**kwargs, "packed": packed}
+        some = [mask[value] if isinstance(value, Pattern) else value for value in args]
+        named = {name: mask[value] if isinstance(value, Pattern) else value for name, value in kwargs.items()}
+        return self._forward(hidden, *some, **named)
 
     @contextmanager
     def _sublayers_silent(self, packed: Packed) -> Iterator[None]:
@@ -148,6 +172,11 @@ class Block:
             self._attention.silent = False
             for module in self._mlp:
                 module.silent = False
+
+
+def _carried(given: tuple[Any, ...]) -> Packed | None:
+    """The packed forward that a layer's cache belongs to."""
+    return next((value.packed for value in given if isinstance(value, PackedCache)), None)
 
 
 def state_of(out: Any) -> Tensor:

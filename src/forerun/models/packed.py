@@ -97,3 +97,11 @@ class Packed:
                 hidden[0, offset : offset + part.resumed] = part.entry
             offset += part.n
         return hidden
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class PackedMask:
+    """What a decoder layer is handed in its mask's place: the pattern, and the forward that it stands for."""
+
+    pattern: Pattern
+    packed: Packed

@@ -15,6 +15,7 @@ from transformers import PreTrainedConfig
 from ..cost import Cost
 from ..errors import UnsupportedModel, UnsupportedOption
 from .attention import NAME
+from .cached_attention import PackedCache, keep_own_attention
 from .checks import max_length_of
 from .layers import Block, decoder_layers
 from .packed import Packed, Part
@@ -134,8 +135,11 @@ class HFRunner(Runner):
         self._unskippable = ""
         self.model = private_copy(model)
         layers = decoder_layers(self.model)
-        for index, layer in enumerate(layers):
-            Block(layer, index, last=index == len(layers) - 1)
+        blocks = [Block(layer, index, last=index == len(layers) - 1) for index, layer in enumerate(layers)]
+        self._own_attention = any(block.own_attention for block in blocks)
+        if self._own_attention:
+            for layer in layers:
+                keep_own_attention(layer, model.config._attn_implementation)
         if getattr(config, "do_layer_norm_before", True) is False:
             self.refuse_plans("its layers normalise behind their residual additions, so they can't be skipped")
         self._head_input: Tensor | None = None
@@ -175,13 +179,14 @@ class HFRunner(Runner):
         padded = self._padded(requests)
         packed = Packed([request.part for request in padded], requests[0].plan, requests[0].taps)
         ids, positions, wanted = layout(padded, self.device)
+        carrier = {"cache": PackedCache(packed)} if self._own_attention else {"packed": packed}
         out = self.model(
             input_ids=ids[None],
             position_ids=positions[None],
             attention_mask=torch.ones_like(ids)[None],
             use_cache=False,
             logits_to_keep=wanted,
-            packed=packed,
+            **carrier,
         )
         self.attended |= packed.layers_seen
         hidden, self._head_input = self._head_input, None
