@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import copy
 import sys
+from collections.abc import Iterable
 from typing import Any, final
 
 import torch
@@ -61,30 +62,40 @@ def attends_by_itself(layer: nn.Module) -> bool:
 
 def added_mask(packed: Packed, layer: int, pattern: Pattern, like: Tensor) -> Tensor:
     """[1, 1, rows, slots] of a layer's rows and of what PackedCache gives there, the lowest number where a row can't see."""
-    blocks: list[Tensor] = []
+    seen: list[Tensor] = []
     for part in packed.parts:
         idle = part.idle(layer)
         if idle < part.n:
             bias = part.bias(pattern, idle, like)
-            empty = like.new_zeros(part.n - idle, part.committed + len(part.depths))
-            blocks.append(empty if bias is None else bias == 0)
-    seen = torch.block_diag(*(block if block.dtype == torch.bool else block == 0 for block in blocks)).bool()
-    mask = like.new_zeros(seen.shape).masked_fill_(~seen, torch.finfo(like.dtype).min)
-    return mask[None, None]
+            every = like.new_ones(part.n - idle, part.committed + len(part.depths))
+            seen.append(every if bias is None else (bias == 0).to(like.dtype))
+    unseen = torch.block_diag(*seen) == 0
+    return torch.zeros_like(unseen, dtype=like.dtype).masked_fill_(unseen, torch.finfo(like.dtype).min)[None, None]
 
 
-def take_own_mask(layer: nn.Module) -> Pattern:
-    """The pattern that a layer's attention holds in a buffer of its own, by rows, which is opened up: causal if none.
+def opened_attention(layer: nn.Module, implementation: str) -> Pattern:
+    """Let a layer's attention work on packed rows; the pattern that it held in a buffer of its own: causal if none.
 
-    Raises UnsupportedModel on one that is neither causal nor a window.
+    Such a buffer goes by rows, so it is opened up. implementation is what the model was loaded with, which its modules go
+    on with: only the masks are forerun's. Raises UnsupportedModel on a buffer that is neither causal nor a window.
     """
     pattern = Pattern()
     for module in layer.modules():
+        config = getattr(module, "config", None)
+        if isinstance(config, PreTrainedConfig):
+            own = copy.copy(config)
+            own._attn_implementation = implementation
+            module.config = own
         for name, buffer in list(module.named_buffers(recurse=False)):
             if buffer.dtype == torch.bool and buffer.ndim == 4 and buffer.shape[-1] == buffer.shape[-2]:
                 pattern = _pattern_of(buffer[0, 0], type(module).__name__)
                 module._buffers[name] = buffer.new_ones(1, 1, 1, 1).expand(1, 1, _WIDE, _WIDE)
     return pattern
+
+
+def carried(given: Iterable[Any]) -> Packed | None:
+    """The packed forward that comes with a layer's cache, if one of the layer's arguments is such."""
+    return next((value.packed for value in given if isinstance(value, PackedCache)), None)
 
 
 def _pattern_of(seen: Tensor, name: str) -> Pattern:
@@ -94,13 +105,3 @@ def _pattern_of(seen: Tensor, name: str) -> Pattern:
     if not torch.equal(seen, pattern.sees(places[:, None], places[None])):
         raise UnsupportedModel(f"{name} has a mask of its own that is neither causal nor a window")
     return pattern
-
-
-def keep_own_attention(layer: nn.Module, implementation: str) -> None:
-    """Let the modules of a layer choose the attention that the model was loaded with; the masks are forerun's."""
-    for module in layer.modules():
-        config = getattr(module, "config", None)
-        if isinstance(config, PreTrainedConfig):
-            own = copy.copy(config)
-            own._attn_implementation = implementation
-            module.config = own

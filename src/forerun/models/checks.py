@@ -10,10 +10,11 @@ import inspect
 from collections.abc import Iterator, Mapping
 from typing import Any
 
-from transformers import PreTrainedModel
+from transformers import DynamicCache, PreTrainedModel
 
 from ..errors import UnsupportedModel
-from .layers import decoder_layers
+from .layers import decoder_layers, own_attention
+from .mask import Pattern
 
 LAYER_TYPES = frozenset({"full_attention", "sliding_attention", "chunked_attention"})
 
@@ -49,6 +50,24 @@ def max_length_of(config: Any) -> int | None:
     return min((int(limit) for limit in limits if limit is not None), default=None)
 
 
+def cached_length(config: Any, patterns: Mapping[int, Pattern]) -> int | None:
+    """The longest text of which transformers' cache keeps all that each layer's mask lets it see, None for any.
+
+    A layer that sees everything while its cache drops what lies behind a window gives other tokens with a cache than
+    without one, and what it gives depends on how a text came in.
+    """
+    kept = DynamicCache(config=config).layers
+    windows = {layer: getattr(one, "sliding_window", None) for layer, one in enumerate(kept)}
+    return min(
+        (
+            window
+            for layer, window in windows.items()
+            if window is not None and layer in patterns and not patterns[layer].reaches_at_most(window)
+        ),
+        default=None,
+    )
+
+
 def _ropes(config: Any) -> list[Mapping[str, Any]]:
     """The rotary parameters: one set for all layers, or one for each layer type."""
     parameters = getattr(config, "rope_parameters", None) or {}
@@ -65,7 +84,8 @@ def _reasons(model: PreTrainedModel) -> Iterator[str]:
     if model.get_output_embeddings() is None:
         yield "no output head, so it writes no text; load it with AutoModelForCausalLM"
     layer = decoder_layers(model)[0]
-    if any(getattr(module, "is_causal", True) is False for module in (text, *layer.modules())):
+    attention = own_attention(layer) or layer
+    if any(getattr(module, "is_causal", True) is False for module in (text, *attention.modules())):
         yield "attention in both directions; forerun runs causal decoders"
     yield from _state(text)
     yield from _places(model)
@@ -74,6 +94,17 @@ def _reasons(model: PreTrainedModel) -> Iterator[str]:
         yield "position biases in its attention scores (alibi), which trees and packed rows have no exact form of"
     if getattr(text, "attn_temperature_tuning", False):
         yield "attn_temperature_tuning, which counts rows and not positions"
+    yield from _positions(model)
+
+
+def _positions(model: PreTrainedModel) -> Iterator[str]:
+    """Rows of several texts come in one forward, so each must be told its position, from 0 on."""
+    layers = decoder_layers(model)
+    around = [module for module in model.modules() if any(inner is layers for inner in module.modules())]
+    if not any("position_ids" in inspect.signature(module.forward).parameters for module in around):
+        yield "it takes no position_ids, so positions are counted by rows, and rows of several texts have no exact form"
+    if any(getattr(module, "create_position_ids_from_input_ids", None) for module in model.modules()):
+        yield "positions that start behind the padding token's id and leave out padding, which position_ids don't say"
 
 
 def _state(config: Any) -> Iterator[str]:

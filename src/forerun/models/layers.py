@@ -15,7 +15,7 @@ import torch
 from torch import Tensor, nn
 
 from ..errors import UnsupportedModel
-from .cached_attention import PackedCache, added_mask, attends_by_itself, take_own_mask
+from .cached_attention import added_mask, carried
 from .mask import Pattern
 from .packed import Packed, PackedMask
 
@@ -32,8 +32,13 @@ def decoder_layers(model: Any) -> nn.ModuleList:
     raise UnsupportedModel(f"{type(model).__name__} has no list of its {wanted} decoder layers")
 
 
+def own_attention(layer: nn.Module) -> nn.Module | None:
+    """A layer's attention over its own text, None where it isn't known by its name."""
+    return _child(layer, ATTENTION_NAMES)
+
+
 def attention_sublayer(layer: nn.Module) -> nn.Module:
-    found = _child(layer, ATTENTION_NAMES)
+    found = own_attention(layer)
     if found is None:
         raise UnsupportedModel(
             f"{type(layer).__name__} has no attention under any of the names {', '.join(ATTENTION_NAMES)}"
@@ -97,24 +102,31 @@ class Silencer:
 
 @final
 class Block:
-    """One wrapped decoder layer. own_attention says that it asks a cache for its keys, not the attention interface."""
+    """One wrapped decoder layer. own_mask is given for an attention that asks a cache for its keys.
 
-    def __init__(self, layer: nn.Module, index: int, last: bool) -> None:
+    unskippable says why its sublayers can't be left out; "" if they can.
+    """
+
+    def __init__(self, layer: nn.Module, index: int, last: bool, own_mask: Pattern | None = None) -> None:
         self._index = index
         self._last = last
-        self.own_attention = attends_by_itself(layer)
-        self._own_mask = take_own_mask(layer) if self.own_attention else Pattern()
-        self._attention = Silencer(attention_sublayer(layer))
-        self._mlp = [Silencer(module) for module in mlp_sublayers(layer)]
+        self._own_mask = own_mask
+        self.unskippable = ""
+        self._silencers: dict[str, list[Silencer]] = {"attention": [], "mlp": []}
+        try:
+            self._silencers["attention"] = [Silencer(attention_sublayer(layer))]
+            self._silencers["mlp"] = [Silencer(module) for module in mlp_sublayers(layer)]
+        except UnsupportedModel as error:
+            self.unskippable = str(error)
         self._forward: Callable[..., Any] = layer.forward
         self._form = Form()
         layer.forward = self._run
 
     def _run(self, hidden: Tensor, *args: Any, packed: Packed | None = None, **kwargs: Any) -> Any:
-        if packed is None and self.own_attention:
-            packed = _carried((*args, *kwargs.values()))
         if packed is None:
-            raise UnsupportedModel("the model doesn't hand its keyword arguments to its layers")
+            packed = carried((*args, *kwargs.values()))
+        if packed is None:
+            raise UnsupportedModel("the model doesn't hand its keyword arguments to its layers, nor a cache")
         if self._index == 0:
             hidden = packed.bring_entries(hidden)
         if self._index in packed.taps:
@@ -144,39 +156,38 @@ class Block:
 
     def _call(self, hidden: Tensor, args: tuple[Any, ...], kwargs: dict[str, Any], packed: Packed) -> Any:
         """The layer's own forward, with a mask that its attention understands."""
-        patterns = [value for value in (*args, *kwargs.values()) if isinstance(value, Pattern)]
-        if not patterns:
-            raise UnsupportedModel("the model doesn't hand a mask to its layers")
-        mask: Any
-        if self.own_attention:
-            if len(patterns) > 1 or (patterns[0] != Pattern() and self._own_mask != Pattern()):
-                raise UnsupportedModel("a layer has more than one mask")
-            pattern = patterns[0] if self._own_mask == Pattern() else self._own_mask
-            mask = dict.fromkeys(patterns, added_mask(packed, self._index, pattern, hidden))
-        else:
-            mask = {pattern: PackedMask(pattern, packed) for pattern in patterns}
+        if self._own_mask is None:
             kwargs = {**kwargs, "packed": packed}
-        some = [mask[value] if isinstance(value, Pattern) else value for value in args]
-        named = {name: mask[value] if isinstance(value, Pattern) else value for name, value in kwargs.items()}
+        elif not any(isinstance(value, Pattern) for value in (*args, *kwargs.values())):
+            raise UnsupportedModel("the model doesn't hand its mask to its layers")
+        some = [self._mask(value, packed, hidden) for value in args]
+        named = {name: self._mask(value, packed, hidden) for name, value in kwargs.items()}
         return self._forward(hidden, *some, **named)
+
+    def _mask(self, value: Any, packed: Packed, hidden: Tensor) -> Any:
+        """What the layer is given for a mask; anything else as it is."""
+        if not isinstance(value, Pattern):
+            return value
+        if self._own_mask is None:
+            packed.patterns[self._index] = value
+            return PackedMask(value, packed)
+        if Pattern() not in (self._own_mask, value):
+            raise UnsupportedModel("a layer has two masks, both more than causal")
+        pattern = packed.patterns[self._index] = value if self._own_mask == Pattern() else self._own_mask
+        return added_mask(packed, self._index, pattern, hidden)
 
     @contextmanager
     def _sublayers_silent(self, packed: Packed) -> Iterator[None]:
         """The plan's silence for the time of one call, taken back on exceptions too."""
-        self._attention.silent = self._index in packed.plan.attention
-        for module in self._mlp:
+        for module in self._silencers["attention"]:
+            module.silent = self._index in packed.plan.attention
+        for module in self._silencers["mlp"]:
             module.silent = self._index in packed.plan.mlp
         try:
             yield
         finally:
-            self._attention.silent = False
-            for module in self._mlp:
+            for module in (*self._silencers["attention"], *self._silencers["mlp"]):
                 module.silent = False
-
-
-def _carried(given: tuple[Any, ...]) -> Packed | None:
-    """The packed forward that a layer's cache belongs to."""
-    return next((value.packed for value in given if isinstance(value, PackedCache)), None)
 
 
 def state_of(out: Any) -> Tensor:

@@ -32,6 +32,10 @@ class Pattern:
             seen = seen & (key // self.chunk == query // self.chunk)
         return seen
 
+    def reaches_at_most(self, width: int) -> bool:
+        """Whether a row never sees more than the last `width` positions, its own among them."""
+        return any(limit is not None and limit <= width for limit in (self.window, self.chunk))
+
 
 def visible(pattern: Pattern, committed: int, depths: list[int], n: int, ancestors: Tensor | None) -> Tensor | None:
     """Bool [n, committed + len(depths)]: what the last n scratch rows see; None for everything.

@@ -62,7 +62,7 @@ class Packed:
     """The state of one packed forward. It travels through the model's keyword arguments; nothing is global.
 
     taps are the layers whose input is to be kept (layer L: the last layer's output); hidden holds them afterwards,
-    [T, D] each.
+    [T, D] each; patterns holds the masks that layers were given.
     """
 
     parts: list[Part]
@@ -70,6 +70,7 @@ class Packed:
     taps: frozenset[int] = frozenset()
     hidden: dict[int, Tensor] = field(default_factory=dict)
     layers_seen: set[int] = field(default_factory=set)
+    patterns: dict[int, Pattern] = field(default_factory=dict)
 
     @property
     def num_rows(self) -> int:

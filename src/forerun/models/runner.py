@@ -15,9 +15,10 @@ from transformers import PreTrainedConfig
 from ..cost import Cost
 from ..errors import UnsupportedModel, UnsupportedOption
 from .attention import NAME
-from .cached_attention import PackedCache, keep_own_attention
+from .cached_attention import PackedCache, attends_by_itself, opened_attention
 from .checks import max_length_of
 from .layers import Block, decoder_layers
+from .mask import Pattern
 from .packed import Packed, Part
 from .plan import FULL, LayerPlan
 from .request import Request, Rows
@@ -97,6 +98,11 @@ def gather(hidden: Tensor, logits: Tensor, packed: Packed, requests: Sequence[Re
     return results
 
 
+def only(wanted: Tensor, rows: Tensor, total: int) -> Tensor:
+    """The wanted rows of what a model gave, which is all of them if it takes no logits_to_keep."""
+    return rows if len(rows) == len(wanted) or len(rows) != total else rows[wanted]
+
+
 def layout(requests: Sequence[Request], device: torch.device) -> tuple[Tensor, Tensor, Tensor]:
     """Token ids [T], positions [T] and the flat indices of the wanted rows."""
     ids: list[int] = []
@@ -117,7 +123,7 @@ class HFRunner(Runner):
     """Any decoder that uses transformers' attention interface.
 
     It works on a copy of the module tree that shares the parameters; the model that was passed in is not touched.
-    attended are the layers whose attention went through forerun's function so far. padding: rows -> how many rows a forward
+    attended are the layers whose attention went through forerun's function so far, patterns their masks. padding: rows -> how many rows a forward
     of so many runs with, the rest being thrown away; None for as they come. (In bfloat16 one row can be slower than two.)
     """
 
@@ -130,16 +136,18 @@ class HFRunner(Runner):
         self.dtype = model.dtype
         self.max_length = max_length_of(model.config)
         self.attended: set[int] = set()
+        self.patterns: dict[int, Pattern] = {}
         self.padding: Callable[[int], int] | None = None
         self._spare = LayerStore(self.num_layers, 1)
         self._unskippable = ""
         self.model = private_copy(model)
         layers = decoder_layers(self.model)
-        blocks = [Block(layer, index, last=index == len(layers) - 1) for index, layer in enumerate(layers)]
-        self._own_attention = any(block.own_attention for block in blocks)
-        if self._own_attention:
-            for layer in layers:
-                keep_own_attention(layer, model.config._attn_implementation)
+        self._own_attention = attends_by_itself(layers[0])
+        for index, layer in enumerate(layers):
+            mask = opened_attention(layer, model.config._attn_implementation) if self._own_attention else None
+            block = Block(layer, index, last=index == len(layers) - 1, own_mask=mask)
+            if block.unskippable:
+                self.refuse_plans(block.unskippable)
         if getattr(config, "do_layer_norm_before", True) is False:
             self.refuse_plans("its layers normalise behind their residual additions, so they can't be skipped")
         self._head_input: Tensor | None = None
@@ -189,10 +197,11 @@ class HFRunner(Runner):
             **carrier,
         )
         self.attended |= packed.layers_seen
+        self.patterns |= packed.patterns
         hidden, self._head_input = self._head_input, None
         if hidden is None:
             raise UnsupportedModel(f"{type(self.model).__name__} did not call its output head")
-        return gather(hidden[0], out.logits[0], packed, requests)
+        return gather(*(only(wanted, rows[0], len(ids)) for rows in (hidden, out.logits)), packed, requests)
 
     def _padded(self, requests: Sequence[Request]) -> Sequence[Request]:
         """The requests and, where padding says so, one more: rows of no text, in a store of their own."""
