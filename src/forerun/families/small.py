@@ -56,8 +56,13 @@ NEEDED: dict[str, dict[str, Any]] = {"gemma4_assistant": {"text_config": {"hidde
 FITTED: dict[str, dict[str, Any]] = {
     "blenderbot": {"encoder_layers": LAYERS},
     "dbrx": {"attn_config": {"rope_theta": 10000.0, "kv_n_heads": 2, "clip_qkv": 8.0}},
-    "dory": {"n_input_layers": 1, "n_recurrent_layers": 2, "n_output_layers": 1},
-    "dots1": {"n_routed_experts": 4, "num_experts_per_tok": 2, "n_group": 2},
+    "cohere_compass_text": {"rope_parameters": {"full_attention": {"rope_type": "default", "rope_theta": 10000.0}}},
+    "deepseek_v2": {"n_group": 2, "topk_group": 1, "num_experts_per_tok": 2},
+    "dory": {"n_input_layers": 2, "n_recurrent_layers": 4, "n_output_layers": 2, "num_hidden_layers": 8,
+             "layer_types": [kind for one in ("sliding", "full") * 2 for kind in (f"{one}_attention", "mlp")]},
+    "dots1": {"n_routed_experts": 4, "num_experts_per_tok": 2, "n_group": 2, "n_shared_experts": 1},
+    "moshi": {"sliding_window": 128},
+    "hrm_text": {"num_hidden_layers": 16},
     "gemma3n_text": {"num_kv_shared_layers": 0},
     "hunyuan_v1_dense": {"head_dim": 8},
     "hunyuan_v1_moe": {"head_dim": 8},
@@ -66,10 +71,6 @@ FITTED: dict[str, dict[str, Any]] = {
     "mamba2": {"head_dim": 16},
     "ministral": {"head_dim": 8},
     "nemotron": {"num_key_value_heads": 2},
-    "qwen4_exp": {"indexer_budget": 8, "indexer_compress_ratio": 2, "indexer_head_dim": 8, "indexer_n_heads": 4,
-                  "indexer_kv_heads": 2},
-    "qwen4_exp_text": {"indexer_budget": 8, "indexer_compress_ratio": 2, "indexer_head_dim": 8, "indexer_n_heads": 4,
-                       "indexer_kv_heads": 2},
     "xmod": {"default_language": "en_XX"},
 }
 
@@ -104,7 +105,7 @@ def _shrunk(fields: Mapping[str, Any]) -> dict[str, Any]:
     shrunk = {name: _value(name, value, layers or 0) for name, value in fields.items()}
     if mla:
         shrunk["num_key_value_heads"] = shrunk["num_attention_heads"]
-        shrunk["head_dim"] = shrunk["qk_rope_head_dim"]
+        shrunk["head_dim"] = shrunk.get("qk_rope_head_dim", 4)
     return shrunk
 
 

@@ -4,18 +4,23 @@ from __future__ import annotations
 
 import tempfile
 from collections.abc import Iterator, Mapping
-from dataclasses import asdict, dataclass
+from dataclasses import asdict, dataclass, field, replace
 from pathlib import Path
 from typing import Any
 
 import torch
 from torch import Tensor
+from transformers import AutoModelForCausalLM
+from transformers.models.auto.configuration_auto import CONFIG_MAPPING
 
 from ..engine import Engine, load
 from ..errors import ForerunError
+from ..models.checks import reasons
 from ..models.lean_shape import lean_applies
-from ..models.plan import FULL, LayerPlan
-from .small import LAYERS, VOCABULARY, small_model
+from ..models.plan import LayerPlan
+from ..models.quiet import quiet
+from .small import VOCABULARY, small_model
+from .variants import variants
 
 LENGTHS = (21, 40)
 NEW = 24
@@ -27,15 +32,50 @@ RUNS, REFUSED, UNMADE, WRONG = "runs", "refused", "can't be made here", "wrong"
 
 @dataclass(frozen=True, slots=True)
 class Outcome:
-    """What came of a family. runners are those that gave the model's own text, skipping whether layers can be left out."""
+    """What came of a family. runners are those that gave the model's own text, skipping whether layers can be left out.
+
+    variants: how many other configurations gave it too; refused: those that are refused, with the reason.
+    """
 
     result: str
     reason: str = ""
     runners: tuple[str, ...] = ()
     skipping: bool = False
+    variants: int = 0
+    refused: Mapping[str, str] = field(default_factory=dict)
 
     def as_dict(self) -> dict[str, Any]:
         return asdict(self)
+
+
+def try_everything(family: str) -> Outcome:
+    """try_family, its variants, and what its structure says where it can't be built small."""
+    outcome = try_family(family)
+    if outcome.result == UNMADE:
+        return by_structure(family) or outcome
+    if outcome.result != RUNS:
+        return outcome
+    right = 0
+    refused: dict[str, str] = {}
+    for name, changes in variants(family).items():
+        other = try_family(family, changes)
+        if other.result == WRONG:
+            return Outcome(WRONG, f"with {name}: {other.reason}")
+        if other.result == REFUSED:
+            refused[name] = other.reason
+        right += other.result == RUNS
+    return replace(outcome, variants=right, refused=refused)
+
+
+def by_structure(family: str) -> Outcome | None:
+    """Refused, if the family's default configuration alone says so; its weights are not made."""
+    try:
+        with torch.device("meta"):
+            model = AutoModelForCausalLM.from_config(CONFIG_MAPPING[family]())
+        reason = next((reason for reason in reasons(model) if "spread over meta" not in reason), None)
+    except Exception:
+        return None
+    return None if reason is None else Outcome(REFUSED, f"{type(model).__name__}: {reason}")
 
 
 def try_family(family: str, changes: Mapping[str, Any] | None = None) -> Outcome:
@@ -62,7 +102,7 @@ def compare(model: Any, engine: Engine, expected: list[list[int]]) -> Outcome:
             if fault := difference(model, expected, text):
                 return Outcome(WRONG, f"{way}: {fault}")
         if lean_applies(model.config.get_text_config()) is None:
-            with tempfile.TemporaryDirectory() as folder:
+            with quiet(), tempfile.TemporaryDirectory() as folder:
                 model.save_pretrained(folder)
                 lean = load(Path(folder), dtype="float32", device="cpu", runner="lean")
             runners.append("lean")
@@ -129,5 +169,6 @@ def difference(model: Any, expected: list[list[int]], actual: list[list[int]]) -
 
 
 def sentence(error: BaseException) -> str:
-    """The first line of what an error says, or its kind."""
-    return " ".join(str(error).split("\n")[0].split()) or type(error).__name__
+    """The first line of what an error says, with the next one where it announces it, or the error's kind."""
+    lines = [" ".join(line.split()) for line in str(error).strip().split("\n")]
+    return " ".join(lines[: 2 if lines[0].endswith(":") else 1]) or type(error).__name__

@@ -29,7 +29,7 @@ def check_structure(model: Any) -> None:
     name = type(model).__name__
     if not _is_unpacked(model):
         check_quantisation(model.config, name)
-    for reason in _reasons(model):
+    for reason in reasons(model):
         raise UnsupportedModel(f"{name}: {reason}")
 
 
@@ -75,7 +75,7 @@ def _ropes(config: Any) -> list[Mapping[str, Any]]:
     return [rope for rope in sets if isinstance(rope, Mapping) and "rope_type" in rope]
 
 
-def _reasons(model: PreTrainedModel) -> Iterator[str]:
+def reasons(model: PreTrainedModel) -> Iterator[str]:
     """What stands in the way, the most telling first; read only as far as needed."""
     config = model.config
     text = config.get_text_config()
@@ -87,7 +87,7 @@ def _reasons(model: PreTrainedModel) -> Iterator[str]:
     attention = own_attention(layer) or layer
     if any(getattr(module, "is_causal", True) is False for module in (text, *attention.modules())):
         yield "attention in both directions; forerun runs causal decoders"
-    yield from _state(text)
+    yield from _state(model, text)
     yield from _places(model)
     parameters = inspect.signature(layer.forward).parameters
     if {"alibi", "position_bias"} & parameters.keys() and getattr(text, "alibi", True):
@@ -107,7 +107,7 @@ def _positions(model: PreTrainedModel) -> Iterator[str]:
         yield "positions that start behind the padding token's id and leave out padding, which position_ids don't say"
 
 
-def _state(config: Any) -> Iterator[str]:
+def _state(model: PreTrainedModel, config: Any) -> Iterator[str]:
     """Layers whose state may not be keys and values, or can't take back a rejected token."""
     kinds = getattr(config, "layer_types", None) or getattr(config, "layers_block_type", None) or ()
     others = sorted(set(kinds) - LAYER_TYPES - {"attention"})
@@ -116,6 +116,8 @@ def _state(config: Any) -> Iterator[str]:
             f"layers of type {', '.join(others)}; recurrent and convolutional state can't take back a rejected token, and "
             f"forerun knows only {', '.join(sorted(LAYER_TYPES))}"
         )
+    if getattr(model, "_is_stateful", False):
+        yield "recurrent state, which can't take back a rejected token"
 
 
 def _places(model: PreTrainedModel) -> Iterator[str]:

@@ -127,6 +127,8 @@ class Block:
             packed = carried((*args, *kwargs.values()))
         if packed is None:
             raise UnsupportedModel("the model doesn't hand its keyword arguments to its layers, nor a cache")
+        if hidden.ndim != 3:
+            raise UnsupportedModel(f"its layers hand on {hidden.shape[0]} streams of states, and forerun knows one")
         if self._index == 0:
             hidden = packed.bring_entries(hidden)
         if self._index in packed.taps:

@@ -7,10 +7,12 @@ of their part and sit out the layers below `enter`.
 from __future__ import annotations
 
 from dataclasses import dataclass, field
+from typing import Any
 
 import torch
 from torch import Tensor
 
+from ..errors import UnsupportedModel
 from .mask import Pattern, visible
 from .plan import FULL, LayerPlan
 from .store import Store
@@ -106,3 +108,6 @@ class PackedMask:
 
     pattern: Pattern
     packed: Packed
+
+    def __getattr__(self, name: str) -> Any:
+        raise UnsupportedModel(f"a layer works on its mask itself (its {name}), beside its attention function")
