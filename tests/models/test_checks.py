@@ -46,49 +46,41 @@ LINEAR = {
     "linear_key_head_dim": 8,
     "linear_value_head_dim": 8,
 }
+BART = {"d_model": 32, "decoder_layers": 4, "encoder_layers": 4, "decoder_attention_heads": 4, "decoder_ffn_dim": 48}
+GEMMA3N = {**GROUPED, "num_kv_shared_layers": 0, "vocab_size_per_layer_input": 97, "hidden_size_per_layer_input": 8}
 ALIBI = r"position biases in its attention scores \(alibi\)"
 STATE = "can't take back a rejected token"
 KEYWORDS = "doesn't hand its keyword arguments to its layers"
 
 REFUSED: dict[str, tuple[str, dict[str, Any], str]] = {
     "falcon with alibi": ("falcon", {"alibi": True}, ALIBI),
-    "falcon": ("falcon", {}, "FalconDecoderLayer has no attention under any of the names"),
     "bloom": ("bloom", {"n_layer": 4, "n_head": 4}, ALIBI),
     "mpt": ("mpt", {"d_model": 32, "n_heads": 4, "n_layers": 4}, ALIBI),
     "mamba": ("mamba", {"state_size": 4}, f"linear_attention; .*{STATE}"),
     "mamba2": ("mamba2", {"head_dim": 8, "num_heads": 8, "state_size": 8, "n_groups": 1}, STATE),
-    "rwkv": ("rwkv", {"attention_hidden_size": 32}, KEYWORDS),
+    "rwkv": ("rwkv", {"attention_hidden_size": 32}, STATE),
     "jamba": ("jamba", {**GROUPED, "mamba_d_state": 4, "attn_layer_period": 2, "attn_layer_offset": 1}, STATE),
     "bamba": ("bamba", {**GROUPED, "mamba_n_heads": 8, "mamba_d_head": 8, "attn_layer_indices": [1]}, STATE),
     "lfm2": ("lfm2", {**GROUPED, "layer_types": ["conv", "full_attention"] * 2}, f"layers of type conv; .*{STATE}"),
     "recurrent gemma": ("recurrent_gemma", {"num_key_value_heads": 1, "head_dim": 8}, STATE),
-    "xlstm": ("xlstm", {"num_heads": 2}, "xLSTMBlock has no attention"),
+    "xlstm": ("xlstm", {"num_heads": 2}, STATE),
     "falcon h1": (
         "falcon_h1",
         {**GROUPED, "mamba_d_ssm": 32, "mamba_n_heads": 4, "mamba_d_head": 8},
         "layers of type hybrid",
     ),
     "qwen3 next": ("qwen3_next", {**GROUPED, **LINEAR}, f"linear_attention; .*{STATE}"),
-    "stablelm": ("stablelm", GROUPED, "StableLmAttention doesn't hand its mask and keyword arguments"),
-    "nemotron": ("nemotron", GROUPED, "NemotronAttention doesn't hand its mask and keyword arguments"),
     "bert": ("bert", {}, "BertLMHeadModel: attention in both directions"),
-    "bert as a decoder": ("bert", {"is_decoder": True}, "BertLayer has no MLP under any of the names"),
+    "roberta": ("roberta", {"is_decoder": True}, "positions that start behind the padding token's id"),
+    "bart": ("bart", BART, "takes no position_ids"),
+    "doge": ("doge", GROUPED, "works on its mask itself"),
+    "gemma3n": ("gemma3n_text", GEMMA3N, "its layers hand on 4 streams of states"),
     "gemma3 in both directions": (
         "gemma3_text",
         {**GROUPED, "use_bidirectional_attention": True},
         "in both directions",
     ),
     "diffllama": ("diffllama", GROUPED, "DiffLlamaAttention attends twice in layer 0"),
-    "xglm": (
-        "xglm",
-        {"d_model": 32, "num_layers": 4, "attention_heads": 4, "ffn_dim": 48},
-        "XGLMForCausalLM can't run packed",
-    ),
-    "gpt neo": (
-        "gpt_neo",
-        {"num_layers": 4, "num_heads": 4, "attention_types": [[["global", "local"], 2]], "window_size": 8},
-        f"GPTNeoForCausalLM can't run packed: the model {KEYWORDS}",
-    ),
     "llama4 with temperatures": (
         "llama4_text",
         {**FAMILIES["llama4_text"], "attn_temperature_tuning": True},

@@ -83,37 +83,41 @@ def try_family(family: str, changes: Mapping[str, Any] | None = None) -> Outcome
     try:
         model = small_model(family, changes)
         model.generation_config.eos_token_id = None
-        expected = [own_text(model, prompt) for prompt in prompts()]
+        own_text(model, prompts(NEW + 1)[0])
     except Exception as error:
         return Outcome(UNMADE, sentence(error))
     try:
         engine = load(model)
     except ForerunError as error:
         return Outcome(REFUSED, sentence(error))
-    return compare(model, engine, expected)
-
-
-def compare(model: Any, engine: Engine, expected: list[list[int]]) -> Outcome:
-    """Through both runners and all drafters, whose plans a model may refuse."""
-    skipping = can_skip(engine)
-    runners = ["hf"]
     try:
-        for way, text in texts(engine, skipping):
-            if fault := difference(model, expected, text):
-                return Outcome(WRONG, f"{way}: {fault}")
-        if lean_applies(model.config.get_text_config()) is None:
-            with quiet(), tempfile.TemporaryDirectory() as folder:
-                model.save_pretrained(folder)
-                lean = load(Path(folder), dtype="float32", device="cpu", runner="lean")
-            runners.append("lean")
-            for way, text in texts(lean, skipping=True):
-                if fault := difference(model, expected, text):
-                    return Outcome(WRONG, f"lean, {way}: {fault}")
-    except (ForerunError, ValueError) as error:
+        return compare(model, engine)
+    except ForerunError as error:
         return Outcome(REFUSED, sentence(error))
     except Exception as error:
         return Outcome(WRONG, f"{type(error).__name__}: {sentence(error)}")
-    return Outcome(RUNS, runners=tuple(runners), skipping=skipping)
+
+
+def compare(model: Any, engine: Engine) -> Outcome:
+    """Through both runners and with all drafters, as far as the model allows each."""
+    limit = engine.runner.max_length
+    if limit is not None and limit <= NEW:
+        return Outcome(REFUSED, f"its texts hold at most {limit} tokens")
+    given = prompts(limit)
+    expected = [own_text(model, prompt) for prompt in given]
+    skipping = can_skip(engine)
+    for way, written in texts(engine, given, skipping):
+        if fault := difference(model, expected, written):
+            return Outcome(WRONG, f"{way}: {fault}")
+    if lean_applies(model.config.get_text_config()) is not None:
+        return Outcome(RUNS, runners=("hf",), skipping=skipping)
+    with quiet(), tempfile.TemporaryDirectory() as folder:
+        model.save_pretrained(folder)
+        lean = load(Path(folder), dtype="float32", device="cpu", runner="lean")
+    for way, written in texts(lean, given, skipping=True):
+        if fault := difference(model, expected, written):
+            return Outcome(WRONG, f"lean, {way}: {fault}")
+    return Outcome(RUNS, runners=("lean", "hf"), skipping=skipping)
 
 
 def can_skip(engine: Engine) -> bool:
@@ -124,7 +128,7 @@ def can_skip(engine: Engine) -> bool:
     return True
 
 
-def texts(engine: Engine, skipping: bool) -> Iterator[tuple[str, list[list[int]]]]:
+def texts(engine: Engine, given: list[list[int]], skipping: bool) -> Iterator[tuple[str, list[list[int]]]]:
     """Each way of drafting with what it writes for all prompts in a batch."""
     ways: list[tuple[str, str, dict[str, Any]]] = [("none", "none", {}), ("lookup", "lookup", {})]
     if skipping:
@@ -133,14 +137,16 @@ def texts(engine: Engine, skipping: bool) -> Iterator[tuple[str, list[list[int]]
         ways.append(("skipped sublayers", "self", {"skip_attention": (1,), "skip_mlp": (half,)}))
     for way, drafter, options in ways:
         method = engine.using(drafter, drafter_options=options)
-        results = method.generate([list(prompt) for prompt in prompts()], max_new_tokens=NEW, ignore_eos=True)
-        yield way, [[*prompt, *result.ids] for prompt, result in zip(prompts(), results, strict=True)]
+        results = method.generate([list(prompt) for prompt in given], max_new_tokens=NEW, ignore_eos=True)
+        yield way, [[*prompt, *result.ids] for prompt, result in zip(given, results, strict=True)]
 
 
-def prompts() -> list[list[int]]:
-    """Random tokens, the special ones aside."""
+def prompts(longest: int | None) -> list[list[int]]:
+    """Random tokens, the special ones aside; with their answers no longer than that."""
     generator = torch.Generator().manual_seed(0)
-    return [torch.randint(5, VOCABULARY - 7, (length,), generator=generator).tolist() for length in LENGTHS]
+    room = max(LENGTHS) if longest is None else max(1, longest - NEW)
+    sizes = [min(length, room) for length in LENGTHS]
+    return [torch.randint(5, VOCABULARY - 7, (size,), generator=generator).tolist() for size in sizes]
 
 
 @torch.no_grad()

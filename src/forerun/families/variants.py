@@ -16,7 +16,7 @@ LEFT = re.compile(
     r"use_cache|output_.*|return_dict|is_encoder_decoder|is_decoder|add_cross_attention|torchscript|use_bfloat16|"
     r"tie_encoder_decoder|gradient_checkpointing|.*dropout.*|_.*|use_mambapy|.*kernels.*|cross_attention_.*|remove_.*"
 )
-LIMIT = 32  # where rotary scalings switch that depend on how long the text is; prompts and answers go beyond
+LIMIT = 32  # where rotary scalings switch that depend on how long a text is, so that forerun ends it there
 THETA = 10000.0
 
 ROPES: dict[str, dict[str, Any]] = {

@@ -13,6 +13,7 @@ from typing import Any, final
 
 import torch
 from torch import Tensor, nn
+from transformers import PreTrainedModel
 
 from ..errors import UnsupportedModel
 from .cached_attention import added_mask, carried
@@ -24,9 +25,10 @@ MLP_NAMES = ("mlp", "feed_forward", "block_sparse_moe")
 
 
 def decoder_layers(model: Any) -> nn.ModuleList:
-    """The list of decoder blocks, found by its length."""
+    """The list of decoder blocks, found by its length; a tower for images may have as many."""
     wanted = model.config.get_text_config().num_hidden_layers
-    for module in model.modules():
+    decoder = model.get_decoder() if isinstance(model, PreTrainedModel) else None
+    for module in (*(() if decoder is None else decoder.modules()), *model.modules()):
         if isinstance(module, nn.ModuleList) and len(module) == wanted:
             return module
     raise UnsupportedModel(f"{type(model).__name__} has no list of its {wanted} decoder layers")
