@@ -107,7 +107,8 @@ def seen(size: int = 12) -> Tensor:
 
 
 @pytest.mark.parametrize(
-    ("mask", "pattern"), [(seen(), Pattern()), (seen() & seen().triu(-2), Pattern(window=3)), (seen()[:1, :1], Pattern())]
+    ("mask", "pattern"),
+    [(seen(), Pattern()), (seen() & seen().triu(-2), Pattern(window=3)), (seen()[:1, :1], Pattern())],
 )
 def test_a_mask_in_a_buffer_is_recognised_and_opened_up(mask: Tensor, pattern: Pattern) -> None:
     module = Masked(mask)

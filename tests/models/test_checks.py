@@ -18,8 +18,11 @@ from transformers import (
 from transformers.utils.quantization_config import GgufConfig
 
 from forerun.errors import UnsupportedModel
-from forerun.models.checks import check_structure, max_length_of
+from forerun.families.small import small_model
+from forerun.models.checks import cached_length, check_structure, max_length_of
+from forerun.models.layers import decoder_layers
 from forerun.models.load import open_model
+from forerun.models.mask import Pattern
 from forerun.models.runner import HFRunner
 from forerun.models.sequence import Sequence
 from forerun.testing import FAMILIES, tiny_model
@@ -230,3 +233,33 @@ def test_behind_the_cap_a_longer_neighbour_would_change_a_text(rope: dict[str, A
     short = text(20, seed=1)
     rows = together(*(Sequence(runner).forward(ids) for ids in (text(limit + 30), short)))[1]
     assert off(rows.logits, own_logits(model, short)) > 1e-2
+
+
+@pytest.mark.parametrize(
+    ("patterns", "limit"),
+    [
+        ({0: Pattern(), 1: Pattern()}, 8),
+        ({0: Pattern(window=8), 1: Pattern()}, None),
+        ({0: Pattern(window=9), 1: Pattern()}, 8),
+        ({0: Pattern(chunk=4), 1: Pattern()}, None),
+        ({}, None),
+    ],
+)
+def test_a_text_ends_where_the_cache_drops_what_a_mask_shows(patterns: dict[int, Pattern], limit: int | None) -> None:
+    types = ["sliding_attention", "full_attention"]
+    config = AutoConfig.for_model("gemma3_text", sliding_window=8, num_hidden_layers=2, layer_types=types)
+    assert cached_length(config, patterns) == limit
+
+
+def test_moshi_whose_cache_slides_and_whose_mask_does_not_holds_a_window() -> None:
+    """transformers' generate writes another text there than its own forward without a cache."""
+    model = small_model("moshi", {"sliding_window": 8})
+    assert open_model(model).runner.max_length == 8
+    assert open_model(small_model("moshi", {"sliding_window": 90})).runner.max_length == 90
+    assert open_model(small_model("mistral", {"sliding_window": 8})).runner.max_length == 256
+
+
+def test_a_tower_with_as_many_layers_is_not_taken_for_the_decoder() -> None:
+    model = small_model("gemma3")
+    assert decoder_layers(model) is model.model.language_model.layers
+    open_model(model)

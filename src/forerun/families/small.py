@@ -22,7 +22,10 @@ LONGEST = 256
 # the first that matches a field's whole name says its small value; what isn't named here stays as it is
 SIZES: tuple[tuple[str, int], ...] = (
     (r"(decoder_|unpadded_)?vocab_size(_per_layer_input)?|ngram_vocab_size_base", VOCABULARY),
-    (r"max_position_embeddings|n_positions|n_ctx|max_seq_len|max_target_positions|context_length|model_max_length", LONGEST),
+    (
+        r"max_position_embeddings|n_positions|n_ctx|max_seq_len|max_target_positions|context_length|model_max_length",
+        LONGEST,
+    ),
     (r"hidden_size_per_layer_input|laurel_rank|router_hidden_size|hc_lowrank", 8),
     (r"moe_intermediate_size|expert_ffn_hidden_size", 24),
     (r".*intermediate_size(_mlp)?|.*ffn_dim|d_?ff|dim_ff|d_inner|ffn_hidden_size|feed_forward_size|mlp_dim", 48),
@@ -58,8 +61,13 @@ FITTED: dict[str, dict[str, Any]] = {
     "dbrx": {"attn_config": {"rope_theta": 10000.0, "kv_n_heads": 2, "clip_qkv": 8.0}},
     "cohere_compass_text": {"rope_parameters": {"full_attention": {"rope_type": "default", "rope_theta": 10000.0}}},
     "deepseek_v2": {"n_group": 2, "topk_group": 1, "num_experts_per_tok": 2},
-    "dory": {"n_input_layers": 2, "n_recurrent_layers": 4, "n_output_layers": 2, "num_hidden_layers": 8,
-             "layer_types": [kind for one in ("sliding", "full") * 2 for kind in (f"{one}_attention", "mlp")]},
+    "dory": {
+        "n_input_layers": 2,
+        "n_recurrent_layers": 4,
+        "n_output_layers": 2,
+        "num_hidden_layers": 8,
+        "layer_types": [kind for one in ("sliding", "full") * 2 for kind in (f"{one}_attention", "mlp")],
+    },
     "dots1": {"n_routed_experts": 4, "num_experts_per_tok": 2, "n_group": 2, "n_shared_experts": 1},
     "moshi": {"sliding_window": 128},
     "hrm_text": {"num_hidden_layers": 16},
@@ -92,9 +100,7 @@ def small_model(family: str, changes: Mapping[str, Any] | None = None, seed: int
         torch.manual_seed(seed)
         model = AutoModelForCausalLM.from_config(config, dtype=torch.float32)
         for parameter in model.parameters():
-            if parameter.ndim >= 2:
-                torch.nn.init.normal_(parameter, std=0.25)
-            elif not parameter.isfinite().all():
+            if parameter.ndim >= 2 or not parameter.isfinite().all():
                 torch.nn.init.normal_(parameter, std=0.25)
     return model.eval()
 

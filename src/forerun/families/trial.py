@@ -48,12 +48,12 @@ class Outcome:
         return asdict(self)
 
 
-def try_everything(family: str) -> Outcome:
-    """try_family, its variants, and what its structure says where it can't be built small."""
+def try_everything(family: str, others: bool = True) -> Outcome:
+    """try_family, its variants if others is set, and what its structure says where it can't be built small."""
     outcome = try_family(family)
     if outcome.result == UNMADE:
         return by_structure(family) or outcome
-    if outcome.result != RUNS:
+    if outcome.result != RUNS or not others:
         return outcome
     right = 0
     refused: dict[str, str] = {}

@@ -72,7 +72,9 @@ def pattern_of_mask(mask_function: Callable[..., Tensor], size: int | None) -> P
     try:
         answer = mask_function(zero, zero, queries, keys)
     except IndexError as error:
-        raise UnsupportedModel("a layer's attention mask depends on the tokens of a forward, not on positions") from error
+        raise UnsupportedModel(
+            "a layer's attention mask depends on the tokens of a forward, not on positions"
+        ) from error
     actual = torch.as_tensor(answer).expand(queries.shape[0], keys.shape[1])
     candidates = [Pattern()] if size is None else [Pattern(window=size), Pattern(chunk=size)]
     for pattern in candidates:

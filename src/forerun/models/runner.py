@@ -120,11 +120,12 @@ def layout(requests: Sequence[Request], device: torch.device) -> tuple[Tensor, T
 
 @final
 class HFRunner(Runner):
-    """Any decoder that uses transformers' attention interface.
+    """Any decoder that uses transformers' attention interface, or a cache and an added mask.
 
     It works on a copy of the module tree that shares the parameters; the model that was passed in is not touched.
-    attended are the layers whose attention went through forerun's function so far, patterns their masks. padding: rows -> how many rows a forward
-    of so many runs with, the rest being thrown away; None for as they come. (In bfloat16 one row can be slower than two.)
+    attended are the layers whose attention went through forerun's function so far, patterns their masks. padding: rows ->
+    how many rows a forward of so many runs with, the rest being thrown away; None for as they come. (In bfloat16 one row
+    can be slower than two.)
     """
 
     def __init__(self, model: Any, name: str = "") -> None:
@@ -201,7 +202,8 @@ class HFRunner(Runner):
         hidden, self._head_input = self._head_input, None
         if hidden is None:
             raise UnsupportedModel(f"{type(self.model).__name__} did not call its output head")
-        return gather(*(only(wanted, rows[0], len(ids)) for rows in (hidden, out.logits)), packed, requests)
+        own, logits = (only(wanted, rows[0], len(ids)) for rows in (hidden, out.logits))
+        return gather(own, logits, packed, requests)
 
     def _padded(self, requests: Sequence[Request]) -> Sequence[Request]:
         """The requests and, where padding says so, one more: rows of no text, in a store of their own."""
