@@ -74,6 +74,7 @@ REFUSED: dict[str, tuple[str, dict[str, Any], str]] = {
     ),
     "qwen3 next": ("qwen3_next", {**GROUPED, **LINEAR}, f"linear_attention; .*{STATE}"),
     "bert": ("bert", {}, "BertLMHeadModel: attention in both directions"),
+    "big bird": ("big_bird", {"is_decoder": True}, "attention_type block_sparse"),
     "roberta": ("roberta", {"is_decoder": True}, "positions that start behind the padding token's id"),
     "bart": ("bart", BART, "takes no position_ids"),
     "doge": ("doge", GROUPED, "works on its mask itself"),
@@ -200,6 +201,11 @@ LONG = {
     "factor": 2.0,
 }
 DYNAMIC = {"rope_type": "dynamic", "rope_theta": 1e4, "factor": 3.0}
+
+
+def test_a_scale_that_switches_caps_like_longrope() -> None:
+    scaled = {**DYNAMIC, "rope_type": "linear", "long_mscale": 1.5, "original_max_position_embeddings": 24}
+    assert max_length_of(AutoConfig.for_model("llama", rope_parameters=scaled)) == 24
 
 
 def test_longrope_is_capped_where_it_switches_for_every_layer_type() -> None:

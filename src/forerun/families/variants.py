@@ -29,7 +29,13 @@ ROPES: dict[str, dict[str, Any]] = {
         "high_freq_factor": 4.0,
     },
     "dynamic": {"factor": 4.0, "original_max_position_embeddings": LIMIT},
-    "longrope": {"factor": 4.0, "original_max_position_embeddings": LIMIT},
+    # the two scales are PhiMoE's
+    "longrope": {
+        "factor": 4.0,
+        "original_max_position_embeddings": LIMIT,
+        "short_mscale": 1.0,
+        "long_mscale": 1.5,
+    },
 }
 # fields that are off in most checkpoints and on in some
 ASKED: dict[str, Any] = {

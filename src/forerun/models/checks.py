@@ -42,11 +42,11 @@ def max_length_of(config: Any) -> int | None:
     """The most tokens that a text may hold, None where nothing limits it.
 
     A packed call mixes texts, so a rotary scaling that depends on the call's longest position is capped where it would
-    switch: dynamic at max_position_embeddings, longrope at original_max_position_embeddings.
+    switch: dynamic at max_position_embeddings, longrope and PhiMoE's mscale at original_max_position_embeddings.
     """
     text = config.get_text_config()
     limits = [getattr(text, "max_position_embeddings", None)]
-    limits += [rope.get("original_max_position_embeddings") for rope in _ropes(text) if rope["rope_type"] == "longrope"]
+    limits += [rope.get("original_max_position_embeddings") for rope in _ropes(text) if _switches(rope)]
     return min((int(limit) for limit in limits if limit is not None), default=None)
 
 
@@ -66,6 +66,10 @@ def cached_length(config: Any, patterns: Mapping[int, Pattern]) -> int | None:
         ),
         default=None,
     )
+
+
+def _switches(rope: Mapping[str, Any]) -> bool:
+    return rope["rope_type"] == "longrope" or "long_mscale" in rope
 
 
 def _ropes(config: Any) -> list[Mapping[str, Any]]:
@@ -116,6 +120,8 @@ def _state(model: PreTrainedModel, config: Any) -> Iterator[str]:
             f"layers of type {', '.join(others)}; recurrent and convolutional state can't take back a rejected token, and "
             f"forerun knows only {', '.join(sorted(LAYER_TYPES))}"
         )
+    if getattr(config, "attention_type", None) == "block_sparse":
+        yield "attention_type block_sparse, which takes hold in long texts alone; set it to original_full"
     if getattr(model, "_is_stateful", False):
         yield "recurrent state, which can't take back a rejected token"
 
