@@ -9,6 +9,7 @@ from typing import Any
 
 import pytest
 
+from forerun.families import forked
 from forerun.families.forked import in_a_fork
 
 pytestmark = pytest.mark.filterwarnings("ignore:.*fork.*:DeprecationWarning")
@@ -27,12 +28,23 @@ def test_more_memory_than_allowed_is_told() -> None:
 
 
 def test_more_time_than_allowed_is_told() -> None:
-    def slow() -> dict[str, Any]:
+    def busy() -> dict[str, Any]:
+        while True:
+            pass
+
+    with pytest.raises(RuntimeError, match="it took longer than 1 seconds"):
+        in_a_fork(busy, seconds=1)
+
+
+def test_a_process_that_waits_for_ever_is_ended(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(forked, "PATIENCE", 1)
+
+    def idle() -> dict[str, Any]:
         time.sleep(60)
         return {}
 
     with pytest.raises(RuntimeError, match="it took longer than 1 seconds"):
-        in_a_fork(slow, seconds=1)
+        in_a_fork(idle, seconds=1)
 
 
 def test_a_process_that_ends_of_itself_is_told() -> None:

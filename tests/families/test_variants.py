@@ -24,11 +24,16 @@ def test_windows_and_soft_caps_are_asked_for_where_a_family_knows_them() -> None
 
 @pytest.mark.parametrize("kind", ROPES)
 def test_every_rotary_scaling_makes_a_configuration(kind: str) -> None:
-    for family in ("llama", "gemma3_text", "phi3"):
+    for family in ("llama", "gemma3_text"):
         changes = variants(family)[f"rope_type={kind}"]
         ropes = small_config(family, changes).rope_parameters
         kinds = {one["rope_type"] for one in ([ropes] if "rope_type" in ropes else ropes.values())}
         assert kinds == {kind}
+
+
+def test_longrope_has_a_factor_for_each_rotated_pair() -> None:
+    rope = small_config("phi3", variants("phi3")["rope_type=longrope"]).rope_parameters
+    assert len(rope["long_factor"]) == len(rope["short_factor"]) == 4
 
 
 def test_a_family_without_rotary_positions_has_no_scalings() -> None:

@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+import pytest
 import torch
 
+from forerun.errors import UnsupportedModel
 from forerun.models.mask import Pattern
-from forerun.models.packed import Packed, Part
+from forerun.models.packed import Packed, PackedMask, Part
 from forerun.models.store import LayerStore
 
 
@@ -70,3 +72,10 @@ def test_entries_are_put_in_front_of_their_part_on_a_copy() -> None:
 def test_without_entries_the_hidden_states_pass_through() -> None:
     hidden = torch.zeros(1, 2, 2)
     assert Packed([part(2)]).bring_entries(hidden) is hidden
+
+
+def test_a_layer_that_works_on_its_mask_itself_is_refused() -> None:
+    mask = PackedMask(Pattern(), Packed([]))
+    assert mask.pattern == Pattern()
+    with pytest.raises(UnsupportedModel, match=r"a layer works on its mask itself \(its shape\)"):
+        assert mask.shape

@@ -6,6 +6,7 @@ import copy
 
 import pytest
 import torch
+from transformers import LlamaForCausalLM
 
 from forerun import load
 from forerun.core import ROOT
@@ -292,6 +293,24 @@ def test_a_model_that_gives_all_rows_whatever_is_asked_for_is_read_at_the_wanted
     for ids, rows in zip(texts, answers, strict=True):
         assert off(rows.logits, own_logits(model, ids)[-1:]) < 1e-4
         assert off(runner.head(rows.hidden), rows.logits) < 1e-4
+
+
+class AllRows(LlamaForCausalLM):
+    """As code that comes with a checkpoint may be."""
+
+    def forward(self, input_ids: torch.Tensor, logits_to_keep: object = None, **others: object) -> object:
+        return super().forward(input_ids=input_ids, **others)
+
+
+def test_the_text_of_such_a_model_is_its_own() -> None:
+    llama = tiny_model("llama")
+    model = AllRows(llama.config).eval()
+    model.load_state_dict(llama.state_dict())
+    prompts = [text(9), text(21, seed=1)]
+    expected = [result.ids for result in load(llama).generate(prompts, max_new_tokens=12)]
+    for drafter in ("none", "lookup"):
+        results = load(model, drafter=drafter).generate(prompts, max_new_tokens=12)
+        assert [result.ids for result in results] == expected
 
 
 @pytest.mark.parametrize(("rows", "kept"), [([0, 1, 2], [1]), ([1], [1])])

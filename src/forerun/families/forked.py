@@ -11,10 +11,14 @@ from typing import Any
 
 MEMORY = 4 << 30
 SECONDS = 180
+PATIENCE = 10
 
 
 def in_a_fork(work: Callable[[], dict[str, Any]], seconds: int = SECONDS, memory: int = MEMORY) -> dict[str, Any]:
-    """What work gives, which must be JSON. Raises RuntimeError that says what ended the process where it gave nothing."""
+    """What work gives, which must be JSON. Raises RuntimeError that says what ended the process where it gave nothing.
+
+    seconds are of the processor: on a busy machine it may wait PATIENCE times as long.
+    """
     reading, writing = os.pipe()
     child = os.fork()
     if child == 0:
@@ -26,7 +30,7 @@ def in_a_fork(work: Callable[[], dict[str, Any]], seconds: int = SECONDS, memory
     status = os.waitpid(child, 0)[1]
     if status == 0:
         return dict(json.loads(told))
-    if os.WIFSIGNALED(status) and os.WTERMSIG(status) == signal.SIGALRM:
+    if os.WIFSIGNALED(status) and os.WTERMSIG(status) in (signal.SIGALRM, signal.SIGXCPU):
         raise RuntimeError(f"it took longer than {seconds} seconds")
     raise RuntimeError(told or f"its process ended with status {status}")
 
@@ -36,7 +40,8 @@ def _answer(work: Callable[[], dict[str, Any]], writing: int, seconds: int, memo
     status = 1
     try:
         resource.setrlimit(resource.RLIMIT_AS, (memory, memory))
-        signal.alarm(seconds)
+        resource.setrlimit(resource.RLIMIT_CPU, (seconds, seconds + 1))
+        signal.alarm(PATIENCE * seconds)
         with os.fdopen(writing, "w", encoding="utf-8") as answer:
             try:
                 answer.write(json.dumps(work()))
