@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 import sys
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
 
 from forerun.families import __main__ as command
-from forerun.families.table import read_table
-from forerun.families.trial import RUNS, UNMADE, WRONG
+from forerun.families.table import read_table, write_table
+from forerun.families.trial import REFUSED, RUNS, UNMADE, WRONG
 
 
 @pytest.fixture
@@ -44,16 +45,35 @@ def test_families_are_tried_and_written(
     assert table.command == "python -m forerun.families"
 
 
-def test_a_wrong_family_is_an_error(tried: dict[str, object], monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_wrong_family_is_an_error(tried: dict[str, object], monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
     tried["llama"] = {"result": WRONG, "reason": "token 3"}
-    assert run(monkeypatch, "llama") == 1
+    assert run(monkeypatch, "llama", "--output", tmp_path / "table.json") == 1
+
+
+def test_named_families_leave_the_others_as_they_are(
+    tried: dict[str, object], monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    file = tmp_path / "table.json"
+    run(monkeypatch, "llama", "gpt2", "--output", file)
+    tried["gpt2"] = {"result": REFUSED, "reason": "of late"}
+    run(monkeypatch, "gpt2", "--output", file)
+    assert {name: one["result"] for name, one in read_table(file).families.items()} == {"gpt2": REFUSED, "llama": RUNS}
+    write_table(replace(read_table(file), transformers="1.2.3"), file)
+    run(monkeypatch, "gpt2", "--output", file)
+    assert list(read_table(file).families) == ["gpt2"]
+
+
+def test_variants_are_tried_where_they_are_asked_for(
+    tried: dict[str, object], monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    run(monkeypatch, "llama", "--variants", "--output", tmp_path / "table.json")
+    assert read_table(tmp_path / "table.json").command == "python -m forerun.families --variants"
 
 
 def test_all_families_go_into_the_package(
     tried: dict[str, object], monkeypatch: pytest.MonkeyPatch, tmp_path: Path
 ) -> None:
-    monkeypatch.setattr(command, "FILE", tmp_path / "families.json")
-    assert run(monkeypatch) == 0
+    assert run(monkeypatch, "--output", tmp_path / "families.json") == 0
     assert len(read_table(tmp_path / "families.json").families) > 150
 
 

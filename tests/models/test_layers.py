@@ -199,6 +199,13 @@ def test_a_layer_whose_attention_asks_a_cache_needs_a_mask() -> None:
         layer(torch.ones(1, 3, 2), cache=None)
 
 
+def test_a_layer_that_gets_its_states_by_name_is_refused() -> None:
+    layer = TupleLayer()
+    Block(layer, 0, last=True)
+    with pytest.raises(UnsupportedModel, match="as their first argument"):
+        layer(states=torch.ones(1, 3, 2), packed=Packed([]))
+
+
 def test_a_layer_with_several_streams_of_states_is_refused() -> None:
     layer = TupleLayer()
     Block(layer, 0, last=True)

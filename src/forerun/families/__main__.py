@@ -9,6 +9,7 @@ from __future__ import annotations
 import argparse
 import sys
 import warnings
+from collections.abc import Mapping
 from datetime import UTC, datetime
 from functools import partial
 from pathlib import Path
@@ -20,7 +21,7 @@ from transformers.models.auto.modeling_auto import MODEL_FOR_CAUSAL_LM_MAPPING_N
 
 from ..models.quiet import quiet
 from .forked import in_a_fork
-from .table import FILE, Table, write_table
+from .table import FILE, Table, read_table, write_table
 from .trial import UNMADE, WRONG, Outcome, try_everything
 
 COMMAND = "python -m forerun.families"
@@ -28,8 +29,8 @@ COMMAND = "python -m forerun.families"
 
 def main() -> int:
     parser = argparse.ArgumentParser(prog=COMMAND, description="Try every decoder of the installed transformers.")
-    parser.add_argument("families", nargs="*", help="only these; the table is not written unless --output is given")
-    parser.add_argument("--output", type=Path, help=f"where the table goes; {FILE} for all families")
+    parser.add_argument("families", nargs="*", help="only these; the others stay as the table has them")
+    parser.add_argument("--output", type=Path, default=FILE, help="where the table goes and comes from")
     parser.add_argument("--variants", action="store_true", help="also their other configurations, one change at a time")
     given = parser.parse_args()
     known = list(MODEL_FOR_CAUSAL_LM_MAPPING_NAMES)
@@ -38,12 +39,19 @@ def main() -> int:
     names = given.families or known
     torch.set_num_threads(1)
     found = {name: told(name, f"{place}/{len(names)}", given.variants) for place, name in enumerate(names, 1)}
-    output = given.output or (None if given.families else FILE)
-    if output is not None:
-        date = datetime.now(UTC).date().isoformat()
-        command = f"{COMMAND} --variants" if given.variants else COMMAND
-        write_table(Table(transformers.__version__, date, command, found), output)
+    command = f"{COMMAND} --variants" if given.variants else COMMAND
+    date = datetime.now(UTC).date().isoformat()
+    kept = kept_of(given.output) if given.families else {}
+    write_table(Table(transformers.__version__, date, command, {**kept, **found}), given.output)
     return int(any(one["result"] == WRONG for one in found.values()))
+
+
+def kept_of(file: Path) -> Mapping[str, Mapping[str, Any]]:
+    """What a table says, if it is there and of the installed transformers."""
+    if not file.is_file():
+        return {}
+    table = read_table(file)
+    return {} if table.stale else table.families
 
 
 def told(name: str, place: str, variants: bool) -> dict[str, Any]:

@@ -56,6 +56,13 @@ TOKENS = re.compile(r".*(token_id|token_index|_index)s?")
 
 # what a family's configuration can't be made without, and what its small one needs beside the sizes
 NEEDED: dict[str, dict[str, Any]] = {"gemma4_assistant": {"text_config": {"hidden_size_per_layer_input": 0}}}
+QSA: dict[str, Any] = {
+    "indexer_budget": 8,
+    "indexer_compress_ratio": 2,
+    "indexer_head_dim": 8,
+    "indexer_n_heads": 4,
+    "indexer_kv_heads": 1,
+}
 FITTED: dict[str, dict[str, Any]] = {
     "blenderbot": {"encoder_layers": LAYERS},
     "dbrx": {"attn_config": {"rope_theta": 10000.0, "kv_n_heads": 2, "clip_qkv": 8.0}},
@@ -79,6 +86,9 @@ FITTED: dict[str, dict[str, Any]] = {
     "mamba2": {"head_dim": 16},
     "ministral": {"head_dim": 8},
     "nemotron": {"num_key_value_heads": 2},
+    "qwen4_exp": QSA,
+    "qwen4_exp_text": QSA,
+    "reformer": {"axial_pos_embds_dim": [16, 16], "axial_pos_shape": [16, 16]},
     "xmod": {"default_language": "en_XX"},
 }
 

@@ -124,7 +124,9 @@ class Block:
         self._form = Form()
         layer.forward = self._run
 
-    def _run(self, hidden: Tensor, *args: Any, packed: Packed | None = None, **kwargs: Any) -> Any:
+    def _run(self, hidden: Tensor | None = None, *args: Any, packed: Packed | None = None, **kwargs: Any) -> Any:
+        if hidden is None:
+            raise UnsupportedModel("the model doesn't hand its states to its layers as their first argument")
         if packed is None:
             packed = carried((*args, *kwargs.values()))
         if packed is None:
