@@ -47,6 +47,14 @@ def test_a_process_that_waits_for_ever_is_ended(monkeypatch: pytest.MonkeyPatch)
         in_a_fork(idle, seconds=1)
 
 
+def test_an_error_is_told() -> None:
+    def failing() -> dict[str, Any]:
+        raise KeyError("no such field")
+
+    with pytest.raises(RuntimeError, match="KeyError: 'no such field'"):
+        in_a_fork(failing)
+
+
 def test_a_process_that_ends_of_itself_is_told() -> None:
     def killed() -> dict[str, Any]:
         os.kill(os.getpid(), signal.SIGKILL)

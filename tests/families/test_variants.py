@@ -36,5 +36,9 @@ def test_longrope_has_a_factor_for_each_rotated_pair() -> None:
     assert len(rope["long_factor"]) == len(rope["short_factor"]) == 4
 
 
+def test_sizes_are_found_under_a_familys_own_names() -> None:
+    assert "rope_type=longrope" in variants("dbrx") or "rope_parameters" not in small_config("dbrx").to_dict()
+
+
 def test_a_family_without_rotary_positions_has_no_scalings() -> None:
     assert not {name for name in variants("gpt2") if name.startswith("rope")}

@@ -48,5 +48,7 @@ def _answer(work: Callable[[], dict[str, Any]], writing: int, seconds: int, memo
                 status = 0
             except MemoryError:
                 answer.write(f"it takes more than {memory >> 30} GiB")
+            except Exception as error:
+                answer.write(f"{type(error).__name__}: {error}")
     finally:
         os._exit(status)

@@ -9,6 +9,7 @@ import re
 from collections.abc import Mapping
 from typing import Any
 
+from ..models.checks import head_dim_of
 from .small import LAYERS, WINDOW, small_config
 
 # switches that change no forward of a decoder, or that say what kind of model it is
@@ -66,13 +67,13 @@ def variants(family: str) -> dict[str, Mapping[str, Any]]:
         found["windows in half of the layers"] = {**window, "layer_types": None}
     rope = fields.get("rope_parameters")
     if isinstance(rope, Mapping):
-        found.update(_ropes(config, fields, rope))
+        found.update(_ropes(config, rope))
     return found
 
 
-def _ropes(config: Any, fields: Mapping[str, Any], rope: Mapping[str, Any]) -> dict[str, Mapping[str, Any]]:
+def _ropes(config: Any, rope: Mapping[str, Any]) -> dict[str, Mapping[str, Any]]:
     """Every rotary scaling, for all layer types alike."""
-    head_dim = fields.get("head_dim") or fields["hidden_size"] // fields["num_attention_heads"]
+    head_dim = head_dim_of(config)
     nested = {name: own for name, own in rope.items() if isinstance(own, Mapping)}
     found: dict[str, Mapping[str, Any]] = {}
     for kind, scaling in ROPES.items():
