@@ -4,7 +4,7 @@ VENV := .venv
 BIN := $(VENV)/bin
 READY := $(VENV)/.ready
 
-.PHONY: demo test lint format bench bench-qwen peers layerskip exit-adapter draft clean
+.PHONY: demo test lint format bench bench-qwen peers layerskip exit-adapter draft families clean
 
 demo: $(READY)
 	$(BIN)/forerun demo
@@ -20,6 +20,10 @@ lint: $(READY)
 format: $(READY)
 	$(BIN)/ruff check --fix .
 	$(BIN)/ruff format .
+
+# weekly, and where transformers is another one: fifteen minutes, one family a process; fails if one writes another text
+families: $(READY)
+	OMP_NUM_THREADS=1 $(BIN)/python -m forerun.families --variants
 
 # benchmarks/README.md says what these measure; a quiet machine, SUITE in Spec-Bench's form
 SUITE ?= spec_bench.jsonl

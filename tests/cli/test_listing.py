@@ -2,10 +2,14 @@ from __future__ import annotations
 
 import json
 from collections.abc import Callable
+from dataclasses import replace
 
 import pytest
+import transformers
 
+from forerun.cli import listing
 from forerun.drafters.base import DRAFTERS
+from forerun.families.table import read_table
 from forerun.models.locate import BUNDLED
 from forerun.policies.base import POLICIES
 
@@ -48,12 +52,43 @@ def test_tables_say_the_same_to_a_reader(forerun: Call) -> None:
     assert "heuristic" in forerun("policies").out
 
 
-def test_bundled_models_and_tested_families_are_listed(forerun: Call) -> None:
+def test_bundled_models_and_every_decoder_are_listed(forerun: Call) -> None:
     told = json.loads(forerun("models", "--json").out)
 
     assert [one["name"] for one in told["bundled"]] == list(BUNDLED)
-    assert "llama" in told["families"]
-    assert "smollm2" in forerun("models").out
+    assert told["families"]["llama"]["result"] == "runs"
+    assert told["families"]["bloom"]["result"] == "refused"
+    assert told["transformers"] == read_table().transformers
+    assert told["installed"] == transformers.__version__
+    out = forerun("models").out
+    assert "smollm2" in out
+    assert "position biases" in out
+    assert f"of {len(told['families'])} run" in out
+
+
+def test_words_choose_families_by_name_or_reason(forerun: Call) -> None:
+    assert set(json.loads(forerun("models", "gpt_neo", "--json").out)["families"]) == {
+        "gpt_neo",
+        "gpt_neox",
+        "gpt_neox_japanese",
+    }
+    out = forerun("models", "alibi").out
+    assert "bloom" in out
+    assert "llama" not in out
+    assert "bundled" not in out
+    assert "0 of 0 run" in forerun("models", "nothing-like-it").out
+
+
+def test_what_a_family_lacks_is_told(forerun: Call) -> None:
+    assert "no layer can be left out" in " ".join(forerun("models", "rembert").out.split())
+
+
+def test_a_table_of_another_transformers_is_told(forerun: Call, monkeypatch: pytest.MonkeyPatch) -> None:
+    assert "installed here" not in forerun("models").err
+    table = replace(read_table(), transformers="1.2.3")
+    monkeypatch.setattr(listing, "read_table", lambda: table)
+    told = " ".join(forerun("models").err.split())
+    assert f"This table is of transformers 1.2.3; {transformers.__version__} is installed here" in told
 
 
 def test_a_bundled_model_that_is_not_installed_is_listed_as_such(

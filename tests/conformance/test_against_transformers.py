@@ -1,4 +1,4 @@
-"""Random requests, prompts and generation configs: forerun writes what transformers' generate writes, or refuses in a sentence.
+"""Random requests, prompts and generation configs: forerun writes what transformers writes, or refuses in a sentence.
 
 Three ways lead to an answer: an engine that load made, model.generate with forerun's hook, and model.generate alone. Greedy
 answers must be equal; sampled ones must be those of the same engine without drafts. Nothing ends in a traceback.
@@ -20,7 +20,7 @@ from hypothesis import strategies as st
 from transformers import BatchEncoding, GenerationConfig
 
 from forerun import Engine, ForerunError, custom_generate, load
-from forerun.testing import END, save_tiny, tiny_model, tiny_tokenizer
+from forerun.testing import END, tiny_model, tiny_tokenizer
 
 TOKENIZER = tiny_tokenizer()
 VOCABULARY = len(TOKENIZER)
@@ -85,8 +85,20 @@ def _of_chat(text: str) -> st.SearchStrategy[Prompt]:
 WRONG = st.sampled_from(
     [
         *(b"bytes", None, 3.5, True, "", [], (), [1.5], [-1], [10**6], "\ud800", {"role": "user"}, object(), {1, 2}),
-        *([{"role": "user"}], [{"content": "a"}], [{"role": "user", "content": None}], [{"role": "user", "content": 3}]),
-        *(torch.zeros(0, dtype=torch.long), torch.ones(3), torch.tensor(3.0), np.array([0.5]), ["a", 3], [[1], "a", None]),
+        *(
+            [{"role": "user"}],
+            [{"content": "a"}],
+            [{"role": "user", "content": None}],
+            [{"role": "user", "content": 3}],
+        ),
+        *(
+            torch.zeros(0, dtype=torch.long),
+            torch.ones(3),
+            torch.tensor(3.0),
+            np.array([0.5]),
+            ["a", 3],
+            [[1], "a", None],
+        ),
         [{"role": "user", "content": [{"type": "image", "url": "x"}]}],
     ]
 ).map(lambda given: Prompt(given, None))

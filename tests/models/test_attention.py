@@ -9,7 +9,7 @@ from torch import Tensor, nn
 from forerun.errors import UnsupportedModel
 from forerun.models.attention import attend, describe_mask, layer_index
 from forerun.models.mask import Pattern
-from forerun.models.packed import Packed, Part
+from forerun.models.packed import Packed, PackedMask, Part
 from forerun.models.runner import HFRunner
 from forerun.models.sequence import Sequence
 from forerun.models.store import LayerStore
@@ -32,10 +32,10 @@ def states(heads: int, n: int = 3, seed: int = 0) -> Tensor:
     return torch.randn(1, heads, n, 8, generator=torch.Generator().manual_seed(seed))
 
 
-def run(query_heads: int = 4, mask: object = Pattern(), **options: object) -> Tensor:
+def run(query_heads: int = 4, mask: object = Pattern(), packed_rows: Packed | None = None, **options: object) -> Tensor:
     own = states(query_heads), states(2, seed=1), states(2, seed=2)
-    options.setdefault("packed", packed())
-    return attend(Layer(), *own, mask, **options)[0]
+    given = PackedMask(mask, packed_rows or packed()) if isinstance(mask, Pattern) else mask
+    return attend(Layer(), *own, given, **options)[0]
 
 
 def expected(scale: float = 8**-0.5, softcap: float | None = None, sinks: Tensor | None = None) -> Tensor:
@@ -96,19 +96,21 @@ def test_an_unknown_keyword_that_asks_for_nothing_passes() -> None:
     assert torch.equal(run(head_mask=None, output_attentions=False, alibi=False), run())
 
 
-@pytest.mark.parametrize(
-    ("mask", "options"), [(None, {}), (torch.zeros(1, 1, 3, 3), {}), (Pattern(), {"packed": None})]
-)
-def test_a_model_that_keeps_the_mask_or_the_keywords_to_itself_is_refused(mask, options) -> None:
-    with pytest.raises(UnsupportedModel, match="doesn't hand its mask and keyword arguments"):
-        run(mask=mask, **options)
+@pytest.mark.parametrize("mask", [None, torch.zeros(1, 1, 3, 3)])
+def test_a_model_that_keeps_the_mask_to_itself_is_refused(mask: Tensor | None) -> None:
+    with pytest.raises(UnsupportedModel, match="doesn't hand its layer's mask to its attention function as it is"):
+        run(mask=mask)
+
+
+def test_a_model_need_not_hand_its_keywords_to_its_attention() -> None:
+    assert torch.equal(run(packed=packed()), run())
 
 
 def test_a_second_attention_in_one_layer_is_refused() -> None:
     state = packed()
-    run(packed=state)
+    run(packed_rows=state)
     with pytest.raises(UnsupportedModel, match="attends twice in layer 0"):
-        run(packed=state)
+        run(packed_rows=state)
 
 
 @pytest.mark.parametrize("index", [None, "0"])

@@ -18,8 +18,11 @@ from transformers import (
 from transformers.utils.quantization_config import GgufConfig
 
 from forerun.errors import UnsupportedModel
-from forerun.models.checks import check_structure, max_length_of
+from forerun.families.small import small_model
+from forerun.models.checks import cached_length, check_structure, max_length_of
+from forerun.models.layers import decoder_layers
 from forerun.models.load import open_model
+from forerun.models.mask import Pattern
 from forerun.models.runner import HFRunner
 from forerun.models.sequence import Sequence
 from forerun.testing import FAMILIES, tiny_model
@@ -46,49 +49,42 @@ LINEAR = {
     "linear_key_head_dim": 8,
     "linear_value_head_dim": 8,
 }
+BART = {"d_model": 32, "decoder_layers": 4, "encoder_layers": 4, "decoder_attention_heads": 4, "decoder_ffn_dim": 48}
+GEMMA3N = {**GROUPED, "num_kv_shared_layers": 0, "vocab_size_per_layer_input": 97, "hidden_size_per_layer_input": 8}
 ALIBI = r"position biases in its attention scores \(alibi\)"
 STATE = "can't take back a rejected token"
 KEYWORDS = "doesn't hand its keyword arguments to its layers"
 
 REFUSED: dict[str, tuple[str, dict[str, Any], str]] = {
     "falcon with alibi": ("falcon", {"alibi": True}, ALIBI),
-    "falcon": ("falcon", {}, "FalconDecoderLayer has no attention under any of the names"),
     "bloom": ("bloom", {"n_layer": 4, "n_head": 4}, ALIBI),
     "mpt": ("mpt", {"d_model": 32, "n_heads": 4, "n_layers": 4}, ALIBI),
     "mamba": ("mamba", {"state_size": 4}, f"linear_attention; .*{STATE}"),
     "mamba2": ("mamba2", {"head_dim": 8, "num_heads": 8, "state_size": 8, "n_groups": 1}, STATE),
-    "rwkv": ("rwkv", {"attention_hidden_size": 32}, KEYWORDS),
+    "rwkv": ("rwkv", {"attention_hidden_size": 32}, STATE),
     "jamba": ("jamba", {**GROUPED, "mamba_d_state": 4, "attn_layer_period": 2, "attn_layer_offset": 1}, STATE),
     "bamba": ("bamba", {**GROUPED, "mamba_n_heads": 8, "mamba_d_head": 8, "attn_layer_indices": [1]}, STATE),
     "lfm2": ("lfm2", {**GROUPED, "layer_types": ["conv", "full_attention"] * 2}, f"layers of type conv; .*{STATE}"),
     "recurrent gemma": ("recurrent_gemma", {"num_key_value_heads": 1, "head_dim": 8}, STATE),
-    "xlstm": ("xlstm", {"num_heads": 2}, "xLSTMBlock has no attention"),
+    "xlstm": ("xlstm", {"num_heads": 2}, STATE),
     "falcon h1": (
         "falcon_h1",
         {**GROUPED, "mamba_d_ssm": 32, "mamba_n_heads": 4, "mamba_d_head": 8},
         "layers of type hybrid",
     ),
     "qwen3 next": ("qwen3_next", {**GROUPED, **LINEAR}, f"linear_attention; .*{STATE}"),
-    "stablelm": ("stablelm", GROUPED, "StableLmAttention doesn't hand its mask and keyword arguments"),
-    "nemotron": ("nemotron", GROUPED, "NemotronAttention doesn't hand its mask and keyword arguments"),
     "bert": ("bert", {}, "BertLMHeadModel: attention in both directions"),
-    "bert as a decoder": ("bert", {"is_decoder": True}, "BertLayer has no MLP under any of the names"),
+    "big bird": ("big_bird", {"is_decoder": True}, "attention_type block_sparse"),
+    "roberta": ("roberta", {"is_decoder": True}, "positions that start behind the padding token's id"),
+    "bart": ("bart", BART, "takes no position_ids"),
+    "doge": ("doge", GROUPED, "works on its mask itself"),
+    "gemma3n": ("gemma3n_text", GEMMA3N, "its layers hand on 4 streams of states"),
     "gemma3 in both directions": (
         "gemma3_text",
         {**GROUPED, "use_bidirectional_attention": True},
         "in both directions",
     ),
     "diffllama": ("diffllama", GROUPED, "DiffLlamaAttention attends twice in layer 0"),
-    "xglm": (
-        "xglm",
-        {"d_model": 32, "num_layers": 4, "attention_heads": 4, "ffn_dim": 48},
-        "XGLMForCausalLM can't run packed",
-    ),
-    "gpt neo": (
-        "gpt_neo",
-        {"num_layers": 4, "num_heads": 4, "attention_types": [[["global", "local"], 2]], "window_size": 8},
-        f"GPTNeoForCausalLM can't run packed: the model {KEYWORDS}",
-    ),
     "llama4 with temperatures": (
         "llama4_text",
         {**FAMILIES["llama4_text"], "attn_temperature_tuning": True},
@@ -207,6 +203,11 @@ LONG = {
 DYNAMIC = {"rope_type": "dynamic", "rope_theta": 1e4, "factor": 3.0}
 
 
+def test_a_scale_that_switches_caps_like_longrope() -> None:
+    scaled = {**DYNAMIC, "rope_type": "linear", "long_mscale": 1.5, "original_max_position_embeddings": 24}
+    assert max_length_of(AutoConfig.for_model("llama", rope_parameters=scaled)) == 24
+
+
 def test_longrope_is_capped_where_it_switches_for_every_layer_type() -> None:
     config = AutoConfig.for_model("llama", max_position_embeddings=48, rope_parameters=LONG)
     assert max_length_of(config) == 24
@@ -238,3 +239,33 @@ def test_behind_the_cap_a_longer_neighbour_would_change_a_text(rope: dict[str, A
     short = text(20, seed=1)
     rows = together(*(Sequence(runner).forward(ids) for ids in (text(limit + 30), short)))[1]
     assert off(rows.logits, own_logits(model, short)) > 1e-2
+
+
+@pytest.mark.parametrize(
+    ("patterns", "limit"),
+    [
+        ({0: Pattern(), 1: Pattern()}, 8),
+        ({0: Pattern(window=8), 1: Pattern()}, None),
+        ({0: Pattern(window=9), 1: Pattern()}, 8),
+        ({0: Pattern(chunk=4), 1: Pattern()}, None),
+        ({}, None),
+    ],
+)
+def test_a_text_ends_where_the_cache_drops_what_a_mask_shows(patterns: dict[int, Pattern], limit: int | None) -> None:
+    types = ["sliding_attention", "full_attention"]
+    config = AutoConfig.for_model("gemma3_text", sliding_window=8, num_hidden_layers=2, layer_types=types)
+    assert cached_length(config, patterns) == limit
+
+
+def test_moshi_whose_cache_slides_and_whose_mask_does_not_holds_a_window() -> None:
+    """transformers' generate writes another text there than its own forward without a cache."""
+    model = small_model("moshi", {"sliding_window": 8})
+    assert open_model(model).runner.max_length == 8
+    assert open_model(small_model("moshi", {"sliding_window": 90})).runner.max_length == 90
+    assert open_model(small_model("mistral", {"sliding_window": 8})).runner.max_length == 256
+
+
+def test_a_tower_with_as_many_layers_is_not_taken_for_the_decoder() -> None:
+    model = small_model("gemma3")
+    assert decoder_layers(model) is model.model.language_model.layers
+    open_model(model)

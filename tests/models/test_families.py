@@ -58,14 +58,17 @@ OTHERS: dict[str, dict[str, Any]] = {
     "granitemoe": _EXPERTS,
     "helium": {},
     "hunyuan_v1_dense": {},
+    "jetmoe": {"num_local_experts": 4, "num_experts_per_tok": 2, "kv_channels": 8, "num_attention_heads": 4},
     "minicpm3": {**_MLA, "num_key_value_heads": 4},
     "nanochat": {},
+    "nemotron": {},
     "olmoe": _EXPERTS,
     "persimmon": {},
     "phi": {},
     "phimoe": _EXPERTS,
     "qwen2_moe": {**_EXPERTS, "shared_expert_intermediate_size": 24},
     "seed_oss": {},
+    "stablelm": {"qk_layernorm": True},
     "starcoder2": {"sliding_window": WINDOW},
 }
 
@@ -121,9 +124,9 @@ def greedy(model: Any, prompt: list[int]) -> list[int]:
     return ids
 
 
-@pytest.mark.parametrize("family", FAMILIES)
+@pytest.mark.parametrize("family", [*FAMILIES, "jetmoe", "nemotron", "stablelm"])
 def test_greedy_text_equals_transformers_own_with_every_drafter_in_a_batch(family: str) -> None:
-    model = tiny_model(family)
+    model = family_model(family)
     prompts = [text(length, seed=length) for length in LENGTHS]
     expected = [greedy(model, prompt) for prompt in prompts]
     pool = Pool(open_model(model).runner)

@@ -7,7 +7,9 @@ import torch
 from torch import Tensor, nn
 
 from forerun.errors import UnsupportedModel
+from forerun.models.cached_attention import PackedCache
 from forerun.models.layers import Block, Form, Silencer, attention_sublayer, decoder_layers, mlp_sublayers
+from forerun.models.mask import Pattern
 from forerun.models.packed import Packed
 from forerun.models.plan import LayerPlan
 from forerun.models.runner import HFRunner
@@ -206,3 +208,43 @@ def test_a_skipped_layers_hooks_are_skipped_with_it() -> None:
     assert torch.equal(rows.logits, bare.logits)
     whole = finish(Sequence(HFRunner(model)).forward(text(9)))
     assert off(whole.logits, own_logits(model, text(9))) < 1e-4
+
+
+def test_a_layer_whose_attention_asks_a_cache_needs_a_mask() -> None:
+    layer = TupleLayer()
+    Block(layer, 0, last=True, own_mask=Pattern())
+    with pytest.raises(UnsupportedModel, match="doesn't hand its mask to its layers"):
+        layer(torch.ones(1, 3, 2), cache=PackedCache(Packed([])))
+    with pytest.raises(UnsupportedModel, match="nor a cache"):
+        layer(torch.ones(1, 3, 2), cache=None)
+
+
+def test_a_layer_that_gets_its_states_by_name_is_refused() -> None:
+    layer = TupleLayer()
+    Block(layer, 0, last=True)
+    with pytest.raises(UnsupportedModel, match="as their first argument"):
+        layer(states=torch.ones(1, 3, 2), packed=Packed([]))
+
+
+def test_a_layer_with_several_streams_of_states_is_refused() -> None:
+    layer = TupleLayer()
+    Block(layer, 0, last=True)
+    with pytest.raises(UnsupportedModel, match="hand on 4 streams of states"):
+        layer(torch.ones(4, 1, 3, 2), packed=Packed([]))
+
+
+def test_a_layer_with_two_windows_is_refused() -> None:
+    layer = TupleLayer()
+    Block(layer, 0, last=True, own_mask=Pattern(window=3))
+    with pytest.raises(UnsupportedModel, match="two masks, both more than causal"):
+        layer(torch.ones(1, 3, 2), Pattern(chunk=2), cache=PackedCache(Packed([])))
+
+
+def test_a_layer_without_known_sublayers_says_so_and_runs() -> None:
+    class Nameless(nn.Module):
+        def forward(self, hidden: Tensor, packed: Packed) -> Tensor:
+            return hidden + 1
+
+    layer = Nameless()
+    assert "Nameless has no attention under any of the names" in Block(layer, 0, last=True).unskippable
+    assert torch.equal(layer(torch.ones(1, 3, 2), packed=Packed([])), torch.full((1, 3, 2), 2.0))

@@ -126,3 +126,23 @@ def same_parity(batch: int, head: int, query: torch.Tensor, key: torch.Tensor) -
 def test_any_other_mask_is_refused(function, size) -> None:
     with pytest.raises(UnsupportedModel, match="neither causal nor a sliding window nor chunks"):
         pattern_of_mask(function, size)
+
+
+def test_a_mask_that_goes_by_the_tokens_of_a_forward_is_refused() -> None:
+    groups = torch.zeros(4)
+    with pytest.raises(UnsupportedModel, match="depends on the tokens of a forward, not on positions"):
+        pattern_of_mask(lambda batch, head, query, key: groups[query] == groups[key], None)
+
+
+@pytest.mark.parametrize(
+    ("pattern", "width", "so"),
+    [
+        (Pattern(), 8, False),
+        (Pattern(window=8), 8, True),
+        (Pattern(window=9), 8, False),
+        (Pattern(chunk=8), 8, True),
+        (Pattern(window=90, chunk=4), 8, True),
+    ],
+)
+def test_how_far_a_row_reaches(pattern: Pattern, width: int, so: bool) -> None:
+    assert pattern.reaches_at_most(width) is so

@@ -7,8 +7,9 @@ from threading import Thread
 import pytest
 import torch
 
+from forerun.errors import UnsupportedModel
 from forerun.models.mask import Pattern
-from forerun.models.packed import Packed, Part, Running
+from forerun.models.packed import Packed, PackedMask, Part, Running
 from forerun.models.store import LayerStore
 
 
@@ -88,3 +89,10 @@ def test_a_thread_sees_its_own_running_forward_alone_and_none_after_it() -> None
     with pytest.raises(KeyError), running.during(packed):
         raise KeyError
     assert running.packed is None
+
+
+def test_a_layer_that_works_on_its_mask_itself_is_refused() -> None:
+    mask = PackedMask(Pattern(), Packed([]))
+    assert mask.pattern == Pattern()
+    with pytest.raises(UnsupportedModel, match=r"a layer works on its mask itself \(its shape\)"):
+        assert mask.shape

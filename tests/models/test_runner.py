@@ -6,14 +6,17 @@ import copy
 
 import pytest
 import torch
+from transformers import LlamaForCausalLM
 
 from forerun import load
 from forerun.core import ROOT
 from forerun.errors import UnsupportedModel, UnsupportedOption
+from forerun.families.small import small_model
+from forerun.models.load import open_model
 from forerun.models.packed import Packed, Part
 from forerun.models.plan import FULL, LayerPlan
 from forerun.models.request import Request
-from forerun.models.runner import HFRunner, gather, layout
+from forerun.models.runner import HFRunner, gather, layout, only
 from forerun.models.sequence import Sequence
 from forerun.models.store import LayerStore
 from forerun.testing import FAMILIES, VOCABULARY, tiny_model
@@ -279,3 +282,45 @@ def test_it_has_no_restricted_head() -> None:
         runner.head(torch.zeros(1, 32), "vocabulary 1")
     with pytest.raises(UnsupportedOption, match="whose head is whole; carving needs the lean runner"):
         runner.add_head([1, 2])
+
+
+def test_a_model_that_gives_all_rows_whatever_is_asked_for_is_read_at_the_wanted_ones() -> None:
+    """Whisper's decoder takes no logits_to_keep; neither do many models with code of their own."""
+    model = small_model("whisper")
+    runner = open_model(model).runner
+    texts = [text(9), text(21, seed=1)]
+    answers = together(*(Sequence(runner).sync(ids) for ids in texts))
+    for ids, rows in zip(texts, answers, strict=True):
+        assert off(rows.logits, own_logits(model, ids)[-1:]) < 1e-4
+        assert off(runner.head(rows.hidden), rows.logits) < 1e-4
+
+
+class AllRows(LlamaForCausalLM):
+    """As code that comes with a checkpoint may be."""
+
+    def forward(self, input_ids: torch.Tensor, logits_to_keep: object = None, **others: object) -> object:
+        return super().forward(input_ids=input_ids, **others)
+
+
+def test_the_text_of_such_a_model_is_its_own() -> None:
+    llama = tiny_model("llama")
+    model = AllRows(llama.config).eval()
+    model.load_state_dict(llama.state_dict())
+    prompts = [text(9), text(21, seed=1)]
+    expected = [result.ids for result in load(llama).generate(prompts, max_new_tokens=12)]
+    for drafter in ("none", "lookup"):
+        results = load(model, drafter=drafter).generate(prompts, max_new_tokens=12)
+        assert [result.ids for result in results] == expected
+
+
+@pytest.mark.parametrize(("rows", "kept"), [([0, 1, 2], [1]), ([1], [1])])
+def test_only_wanted_rows_are_kept_of_all_or_of_the_wanted_ones(rows: list[int], kept: list[int]) -> None:
+    assert only(torch.tensor([1]), torch.tensor(rows), 3).tolist() == kept
+
+
+def test_a_model_whose_sublayers_are_not_known_runs_and_skips_nothing() -> None:
+    runner = open_model(small_model("bert")).runner
+    with pytest.raises(UnsupportedModel, match="BertLayer has no MLP under any of the names"):
+        HFRunner(small_model("bert")).check_plan(LayerPlan.early_exit(1, 4))
+    with pytest.raises(UnsupportedModel, match="draft with lookup or a draft model"):
+        runner.check_plan(LayerPlan.early_exit(1, 4))

@@ -2,31 +2,61 @@
 
 from __future__ import annotations
 
-from typing import Any
+from collections.abc import Mapping
+from typing import Annotated, Any
+
+import transformers
+import typer
 
 from ..errors import ModelNotFound
+from ..families.table import read_table
+from ..families.trial import REFUSED, RUNS, UNMADE, WRONG
 from ..models.locate import BUNDLED, locate
 from ..registry import Entry
-from ..testing import FAMILIES
 from .flags import spelling
 from .given import AsJson
 from .method import KINDS
-from .screen import show, show_json, show_table
+from .screen import note, show, show_json, show_table
 from .values import words
 
+RESULTS = {RUNS: "yes", REFUSED: "no", UNMADE: "not tried", WRONG: "no"}
 
-def models(as_json: AsJson = False) -> None:
-    """List the bundled models and the families that are tested against their own forward."""
+
+def models(
+    words: Annotated[
+        str, typer.Argument(metavar="[WORDS]", help="Only families whose name, result or reason holds these words.")
+    ] = "",
+    as_json: AsJson = False,
+) -> None:
+    """List the bundled models, and of every decoder of transformers whether it runs, and if not why."""
     bundled = [{"name": name, "package": package, "installed": _installed(name)} for name, package in BUNDLED.items()]
+    table = read_table()
+    families = table.matching(words)
     if as_json:
-        show_json({"bundled": bundled, "families": list(FAMILIES)})
+        versions = {"transformers": table.transformers, "installed": transformers.__version__}
+        show_json({"bundled": bundled, **versions, "date": table.date, "families": families})
         return
-    rows = [(str(one["name"]), str(one["package"]), "yes" if one["installed"] else "no") for one in bundled]
-    show_table(("bundled model", "package", "installed"), rows)
-    show("Also: a directory in Hugging Face's format, a GGUF file, or a name on the hub.")
-    show(
-        f"Families tested: {', '.join(FAMILIES)}. Any other decoder is checked when it is loaded, and refused or right."
+    if not words:
+        rows = [(str(one["name"]), str(one["package"]), "yes" if one["installed"] else "no") for one in bundled]
+        show_table(("bundled model", "package", "installed"), rows)
+        show("Also: a directory in Hugging Face's format, a GGUF file, or a name on the hub.")
+    show_table(
+        ("family", "runs", "runner", "what to know"),
+        [(name, RESULTS[one["result"]], ", ".join(one["runners"]), _told(one)) for name, one in families.items()],
+        f"decoders of transformers {table.transformers}, each tried as a small random model ({table.date})",
     )
+    running = sum(one["result"] == RUNS for one in families.values())
+    show(f"{running} of {len(families)} run. Whatever is loaded is checked again, and refused or right.")
+    if table.stale:
+        note(table.stale)
+
+
+def _told(family: Mapping[str, Any]) -> str:
+    """Why it doesn't run, or what it lacks."""
+    if family["reason"]:
+        return str(family["reason"])
+    lacks = [] if family["skipping"] else ["no layer can be left out (drafter self)"]
+    return "; ".join([*lacks, *(f"with {name} refused" for name in family["refused"])])
 
 
 def drafters(as_json: AsJson = False) -> None:

@@ -18,7 +18,7 @@ from transformers.masking_utils import AttentionMaskInterface
 
 from ..errors import UnsupportedModel
 from .mask import Pattern, pattern_of_mask
-from .packed import Packed, Part
+from .packed import Packed, PackedMask, Part
 
 NAME = "forerun_packed"
 
@@ -43,7 +43,7 @@ def attend(
     query: Tensor,
     key: Tensor,
     value: Tensor,
-    attention_mask: Pattern | None,
+    attention_mask: PackedMask | None,
     *,
     packed: Packed | None = None,
     scaling: float | None = None,
@@ -53,10 +53,14 @@ def attend(
     is_causal: bool | None = None,
     **others: Any,
 ) -> tuple[Tensor, None]:
-    """Attention of query [1, heads, T, width] over each part's own store; returns [1, T, heads, width]."""
+    """Attention of query [1, heads, T, width] over each part's own store; returns [1, T, heads, width].
+
+    packed is what models that hand on all their keyword arguments pass beside the mask, which holds it anyway.
+    """
     name = type(module).__name__
-    if packed is None or not isinstance(attention_mask, Pattern):
-        raise UnsupportedModel(f"{name} doesn't hand its mask and keyword arguments to its attention function")
+    if not isinstance(attention_mask, PackedMask):
+        raise UnsupportedModel(f"{name} doesn't hand its layer's mask to its attention function as it is")
+    pattern, packed = attention_mask.pattern, attention_mask.packed
     unknown = {option for option, given in others.items() if given is not None and given is not False} - HARMLESS
     if is_causal is False:
         unknown.add("is_causal=False")
@@ -78,7 +82,7 @@ def attend(
         offset = rows.stop
         if rows.start < rows.stop:
             own = (query[:, :, rows], key[0, :, rows], value[0, :, rows])
-            outputs.append(_attend_part(part, layer, own, attention_mask, scores))
+            outputs.append(_attend_part(part, layer, own, pattern, scores))
     output = outputs[0] if len(outputs) == 1 else torch.cat(outputs, 2)
     return output.transpose(1, 2).contiguous(), None
 

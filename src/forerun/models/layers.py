@@ -14,25 +14,34 @@ from typing import Any, final
 
 import torch
 from torch import Tensor, nn
+from transformers import PreTrainedModel
 
 from ..errors import UnsupportedModel
-from .packed import Packed, Running
+from .cached_attention import added_mask, carried
+from .mask import Pattern
+from .packed import Packed, PackedMask, Running
 
-ATTENTION_NAMES = ("self_attn", "attn", "attention")
+ATTENTION_NAMES = ("self_attn", "attn", "attention", "self_attention")
 MLP_NAMES = ("mlp", "feed_forward", "block_sparse_moe")
 
 
 def decoder_layers(model: Any) -> nn.ModuleList:
-    """The list of decoder blocks, found by its length."""
+    """The list of decoder blocks, found by its length; a tower for images may have as many."""
     wanted = model.config.get_text_config().num_hidden_layers
-    for module in model.modules():
+    decoder = model.get_decoder() if isinstance(model, PreTrainedModel) else None
+    for module in (*(() if decoder is None else decoder.modules()), *model.modules()):
         if isinstance(module, nn.ModuleList) and len(module) == wanted:
             return module
     raise UnsupportedModel(f"{type(model).__name__} has no list of its {wanted} decoder layers")
 
 
+def own_attention(layer: nn.Module) -> nn.Module | None:
+    """A layer's attention over its own text, None where it isn't known by its name."""
+    return _child(layer, ATTENTION_NAMES)
+
+
 def attention_sublayer(layer: nn.Module) -> nn.Module:
-    found = _child(layer, ATTENTION_NAMES)
+    found = own_attention(layer)
     if found is None:
         raise UnsupportedModel(
             f"{type(layer).__name__} has no attention under any of the names {', '.join(ATTENTION_NAMES)}"
@@ -97,22 +106,36 @@ class Silencer:
 
 @final
 class Block:
-    """One wrapped decoder layer."""
+    """One wrapped decoder layer. own_mask is given for an attention that asks a cache for its keys.
 
-    def __init__(self, layer: nn.Module, index: int, last: bool) -> None:
+    unskippable says why its sublayers can't be left out; "" if they can.
+    """
+
+    def __init__(self, layer: nn.Module, index: int, last: bool, own_mask: Pattern | None = None) -> None:
         self._index = index
         self._last = last
+        self._own_mask = own_mask
+        self.unskippable = ""
         self._running = Running()
-        Silencer(attention_sublayer(layer), self._attention_silent)
-        for module in mlp_sublayers(layer):
-            Silencer(module, self._mlp_silent)
+        try:
+            Silencer(attention_sublayer(layer), self._attention_silent)
+            for module in mlp_sublayers(layer):
+                Silencer(module, self._mlp_silent)
+        except UnsupportedModel as error:
+            self.unskippable = str(error)
         self._forward = call_with_hooks(layer)
         self._form = Form()
         layer.forward = self._run
 
-    def _run(self, hidden: Tensor, *args: Any, packed: Packed | None = None, **kwargs: Any) -> Any:
+    def _run(self, hidden: Tensor | None = None, *args: Any, packed: Packed | None = None, **kwargs: Any) -> Any:
+        if hidden is None:
+            raise UnsupportedModel("the model doesn't hand its states to its layers as their first argument")
         if packed is None:
-            raise UnsupportedModel("the model doesn't hand its keyword arguments to its layers")
+            packed = carried((*args, *kwargs.values()))
+        if packed is None:
+            raise UnsupportedModel("the model doesn't hand its keyword arguments to its layers, nor a cache")
+        if hidden.ndim != 3:
+            raise UnsupportedModel(f"its layers hand on {hidden.shape[0]} streams of states, and forerun knows one")
         if self._index == 0:
             hidden = packed.bring_entries(hidden)
         if self._index in packed.taps:
@@ -129,16 +152,38 @@ class Block:
             return self._form.of(hidden)
         with self._running.during(packed):
             if rows is None:
-                out = self._forward(hidden, *args, packed=packed, **kwargs)
+                out = self._call(hidden, args, kwargs, packed)
                 self._form.learn(out)
                 return self._form.of(hidden) if skipped else out
             index = torch.tensor(rows, device=hidden.device)
             total = hidden.shape[1]
             some = [taken(value, index, total, 1) for value in (hidden, *args)]
             named = {name: taken(value, index, total, 1) for name, value in kwargs.items()}
-            out = self._forward(*some, packed=packed, **named)
+            out = self._call(some[0], tuple(some[1:]), named, packed)
             self._form.learn(out)
             return self._form.of(hidden.index_copy(1, index, state_of(out)))
+
+    def _call(self, hidden: Tensor, args: tuple[Any, ...], kwargs: dict[str, Any], packed: Packed) -> Any:
+        """The layer's own forward, with a mask that its attention understands."""
+        if self._own_mask is None:
+            kwargs = {**kwargs, "packed": packed}
+        elif not any(isinstance(value, Pattern) for value in (*args, *kwargs.values())):
+            raise UnsupportedModel("the model doesn't hand its mask to its layers")
+        some = [self._mask(value, packed, hidden) for value in args]
+        named = {name: self._mask(value, packed, hidden) for name, value in kwargs.items()}
+        return self._forward(hidden, *some, **named)
+
+    def _mask(self, value: Any, packed: Packed, hidden: Tensor) -> Any:
+        """What the layer is given for a mask; anything else as it is."""
+        if not isinstance(value, Pattern):
+            return value
+        if self._own_mask is None:
+            packed.patterns[self._index] = value
+            return PackedMask(value, packed)
+        if Pattern() not in (self._own_mask, value):
+            raise UnsupportedModel("a layer has two masks, both more than causal")
+        pattern = packed.patterns[self._index] = value if self._own_mask == Pattern() else self._own_mask
+        return added_mask(packed, self._index, pattern, hidden)
 
     def _attention_silent(self) -> bool:
         packed = self._running.packed

@@ -32,6 +32,10 @@ class Pattern:
             seen = seen & (key // self.chunk == query // self.chunk)
         return seen
 
+    def reaches_at_most(self, width: int) -> bool:
+        """Whether a row never sees more than the last `width` positions, its own among them."""
+        return any(limit is not None and limit <= width for limit in (self.window, self.chunk))
+
 
 def visible(pattern: Pattern, committed: int, depths: list[int], n: int, ancestors: Tensor | None) -> Tensor | None:
     """Bool [n, committed + len(depths)]: what the last n scratch rows see; None for everything.
@@ -65,7 +69,13 @@ def pattern_of_mask(mask_function: Callable[..., Tensor], size: int | None) -> P
         .unique()[None]
     )
     zero = torch.zeros((), dtype=torch.long)
-    actual = torch.as_tensor(mask_function(zero, zero, queries, keys)).expand(queries.shape[0], keys.shape[1])
+    try:
+        answer = mask_function(zero, zero, queries, keys)
+    except IndexError as error:
+        raise UnsupportedModel(
+            "a layer's attention mask depends on the tokens of a forward, not on positions"
+        ) from error
+    actual = torch.as_tensor(answer).expand(queries.shape[0], keys.shape[1])
     candidates = [Pattern()] if size is None else [Pattern(window=size), Pattern(chunk=size)]
     for pattern in candidates:
         if torch.equal(actual, pattern.sees(queries, keys)):

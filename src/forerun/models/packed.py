@@ -10,11 +10,12 @@ import threading
 from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass, field
-from typing import final
+from typing import Any, final
 
 import torch
 from torch import Tensor
 
+from ..errors import UnsupportedModel
 from .mask import Pattern, visible
 from .plan import FULL, LayerPlan
 from .store import Store
@@ -66,7 +67,7 @@ class Packed:
     """The state of one packed forward. It travels through the model's keyword arguments; nothing is global.
 
     taps are the layers whose input is to be kept (layer L: the last layer's output); hidden holds them afterwards,
-    [T, D] each. head_input [1, wanted, D] is what the output head read.
+    [T, D] each; patterns holds the masks that layers were given. head_input [1, wanted, D] is what the output head read.
     """
 
     parts: list[Part]
@@ -75,6 +76,7 @@ class Packed:
     hidden: dict[int, Tensor] = field(default_factory=dict)
     layers_seen: set[int] = field(default_factory=set)
     head_input: Tensor | None = None
+    patterns: dict[int, Pattern] = field(default_factory=dict)
 
     @property
     def num_rows(self) -> int:
@@ -118,3 +120,14 @@ class Running(threading.local):
             yield
         finally:
             self.packed = None
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class PackedMask:
+    """What a decoder layer is handed in its mask's place: the pattern, and the forward that it stands for."""
+
+    pattern: Pattern
+    packed: Packed
+
+    def __getattr__(self, name: str) -> Any:
+        raise UnsupportedModel(f"a layer works on its mask itself (its {name}), beside its attention function")

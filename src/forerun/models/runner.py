@@ -17,9 +17,11 @@ from transformers import PreTrainedConfig
 from ..cost import Cost
 from ..errors import UnsupportedModel, UnsupportedOption
 from .attention import NAME
+from .cached_attention import PackedCache, attends_by_itself, opened_attention
 from .changes import Watch
 from .checks import max_length_of
 from .layers import Block, decoder_layers
+from .mask import Pattern
 from .packed import Packed, Part, Running
 from .plan import FULL, LayerPlan
 from .request import Request, Rows
@@ -104,6 +106,11 @@ def gather(hidden: Tensor, logits: Tensor, packed: Packed, requests: Sequence[Re
     return results
 
 
+def only(wanted: Tensor, rows: Tensor, total: int) -> Tensor:
+    """The wanted rows of what a model gave, which is all of them if it takes no logits_to_keep."""
+    return rows if len(rows) == len(wanted) or len(rows) != total else rows[wanted]
+
+
 def layout(requests: Sequence[Request], device: torch.device) -> tuple[Tensor, Tensor, Tensor]:
     """Token ids [T], positions [T] and the flat indices of the wanted rows."""
     ids: list[int] = []
@@ -121,12 +128,13 @@ def layout(requests: Sequence[Request], device: torch.device) -> tuple[Tensor, T
 
 @final
 class HFRunner(Runner):
-    """Any decoder that uses transformers' attention interface.
+    """Any decoder that uses transformers' attention interface, or a cache and an added mask.
 
     It works on a copy of the module tree that shares the parameters; the model that was passed in is not touched, and
     watched for changes, which follow.py brings in under the lock. unskippable: why no layer may be left out, "" if any may.
-    attended are the layers whose attention went through forerun's function so far. padding: rows -> how many rows a forward
-    of so many runs with, the rest being thrown away; None for as they come. (In bfloat16 one row can be slower than two.)
+    attended are the layers whose attention went through forerun's function so far, patterns their masks. padding: rows ->
+    how many rows a forward of so many runs with, the rest being thrown away; None for as they come. (In bfloat16 one row
+    can be slower than two.)
     """
 
     def __init__(self, model: Any, name: str = "") -> None:
@@ -138,6 +146,7 @@ class HFRunner(Runner):
         self.dtype = model.dtype
         self.max_length = max_length_of(model.config)
         self.attended: set[int] = set()
+        self.patterns: dict[int, Pattern] = {}
         self.padding: Callable[[int], int] | None = None
         self.unskippable = ""
         self.lock = RLock()
@@ -145,8 +154,12 @@ class HFRunner(Runner):
         self._version = 0
         self._copy = private_copy(model), Running()
         layers = decoder_layers(self.model)
+        self._own_attention = attends_by_itself(layers[0])
         for index, layer in enumerate(layers):
-            Block(layer, index, last=index == len(layers) - 1)
+            mask = opened_attention(layer, model.config._attn_implementation) if self._own_attention else None
+            block = Block(layer, index, last=index == len(layers) - 1, own_mask=mask)
+            if block.unskippable:
+                self.refuse_plans(block.unskippable)
         if getattr(config, "do_layer_norm_before", True) is False:
             self.refuse_plans("its layers normalise behind their residual additions, so they can't be skipped")
         self.model.get_output_embeddings().register_forward_pre_hook(partial(_keep_head_input, self._copy[1]))
@@ -193,6 +206,7 @@ class HFRunner(Runner):
     def become(self, fresh: HFRunner) -> None:
         """Go on as fresh, which was made of the changed model; its copy is taken over."""
         self.max_length, self.attended, self.unskippable = fresh.max_length, fresh.attended, fresh.unskippable
+        self.patterns, self._own_attention = fresh.patterns, fresh._own_attention
         self.watch, self._copy = fresh.watch, fresh._copy
         self.renew()
 
@@ -202,6 +216,7 @@ class HFRunner(Runner):
         packed = Packed([request.part for request in padded], requests[0].plan, requests[0].taps)
         ids, positions, wanted = layout(padded, self.device)
         model, running = self._copy
+        carrier = {"cache": PackedCache(packed)} if self._own_attention else {"packed": packed}
         with running.during(packed):
             out = model(
                 input_ids=ids[None],
@@ -209,12 +224,14 @@ class HFRunner(Runner):
                 attention_mask=torch.ones_like(ids)[None],
                 use_cache=False,
                 logits_to_keep=wanted,
-                packed=packed,
+                **carrier,
             )
         self.attended |= packed.layers_seen
+        self.patterns |= packed.patterns
         if packed.head_input is None:
             raise UnsupportedModel(f"{type(model).__name__} did not call its output head")
-        return gather(packed.head_input[0], out.logits[0], packed, requests)
+        own, logits = (only(wanted, rows[0], len(ids)) for rows in (packed.head_input, out.logits))
+        return gather(own, logits, packed, requests)
 
     def _padded(self, requests: Sequence[Request]) -> Sequence[Request]:
         """The requests and, where padding says so, one more: rows of no text, which nothing keeps."""

@@ -19,6 +19,7 @@ from torch import Tensor
 
 from ..core import ROOT
 from ..errors import UnsupportedModel
+from .checks import cached_length
 from .plan import LayerPlan
 from .request import Request, Rows
 from .runner import HFRunner, Runner
@@ -57,6 +58,8 @@ def self_check(runner: HFRunner, model: Any) -> None:
             f"{name}: layers {', '.join(map(str, sorted(unseen)))} have an attention of their own or recurrent state, not "
             "transformers' attention interface"
         )
+    if (limit := cached_length(model.config, runner.patterns)) is not None:
+        runner.max_length = min(limit, runner.max_length or limit)
     with _told_as_unsupported(f"{name} can't run packed"):
         moved = _moved_by_silent_layers(runner, _tokens(runner.vocab_size)[0].tolist()[: LENGTHS[0]])
     if moved:
