@@ -205,7 +205,7 @@ def test_processed_logprobs_are_those_that_were_drawn_from() -> None:
     for entry in result.logprobs:
         probabilities = [float(torch.tensor(value).exp()) for _, value in entry.top]
         assert sum(probabilities[:2]) == pytest.approx(1, abs=1e-5)
-        assert probabilities[2:] == [0, 0, 0]
+        assert len(probabilities) == 2, "what the filters leave no chance is no alternative"
 
 
 def test_seeds_are_per_request_and_fresh_ones_differ() -> None:
