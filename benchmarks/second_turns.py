@@ -15,9 +15,9 @@ from typing import Any
 
 from forerun import Engine, load
 from forerun.bench.suite import fingerprint, read_suite
-from forerun.conditions import conditions
-from forerun.models.request import Request, Rows
-from forerun.prompts import encode
+from forerun.engine.conditions import conditions
+from forerun.engine.prompts.forms import encode
+from forerun.models.packed.request import Request, Rows
 
 NEW = 32
 CONVERSATIONS = 10

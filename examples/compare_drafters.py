@@ -4,7 +4,7 @@ import sys
 
 import forerun
 from forerun.bench.compare import compare
-from forerun.questions import Question
+from forerun.engine.prompts.questions import Question
 
 plain = forerun.load(sys.argv[1] if len(sys.argv) > 1 else "smollm2", dtype="float32")
 half = plain.runner.num_layers // 2

@@ -6,8 +6,8 @@ import torch
 from transformers import AutoModelForCausalLM, AutoTokenizer, TextStreamer
 
 import forerun
-from forerun.models.gguf import converted
-from forerun.models.locate import locate
+from forerun.models.files.locate import locate
+from forerun.models.gguf.convert import converted
 
 directory = sys.argv[1] if len(sys.argv) > 1 else converted(locate("smollm2"), torch.bfloat16)
 tokenizer = AutoTokenizer.from_pretrained(directory)

@@ -150,7 +150,7 @@ def test_every_form_of_import_is_seen() -> None:
     source = """
 from __future__ import annotations
 import os
-import forerun.verify
+import forerun.core.verify
 from forerun.drafters import lookup
 from ..core import Step
 from . import base

@@ -18,11 +18,11 @@ from transformers import AutoModelForCausalLM, AutoTokenizer
 
 from forerun import Engine, load
 from forerun.export.draft import export_draft
-from forerun.models.load import open_module
+from forerun.models.loading.load import open_module
 from forerun.testing import END, save_tiny, tiny_model
-from forerun.train.examples import Example
-from forerun.train.layerskip import Settings, train
-from forerun.train.presets import Recipe
+from forerun.train.data.examples import Example
+from forerun.train.layerskip.presets import Recipe
+from forerun.train.layerskip.run import Settings, train
 
 EXIT, NEW = 2, 24
 TEXTS = ("to be or not to be", "abcabcabc", "z")

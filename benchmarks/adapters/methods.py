@@ -5,8 +5,8 @@ from __future__ import annotations
 import sys
 from pathlib import Path
 
-from forerun.system.file import write_system
-from forerun.system.value import System
+from forerun.engine.system.file import write_system
+from forerun.engine.system.value import System
 
 # what lookup finds is drafted whole, up to three tokens; the adapter goes on while it is sure
 SUREST = ("threshold", {"confidence": 0.5, "max_steps": 3})

@@ -24,11 +24,11 @@ from rich.table import Table
 from forerun import Engine, load
 from forerun.bench.calibration import Opened, calibrated
 from forerun.bench.suite import read_suite
-from forerun.conditions import conditions
-from forerun.cost import Cost
-from forerun.models.adapter_file import read_adapter
-from forerun.stats import Stats
-from forerun.timed import timed_answer
+from forerun.core.cost import Cost
+from forerun.engine.conditions import conditions
+from forerun.engine.stats import Stats
+from forerun.engine.timed import timed_answer
+from forerun.models.files.adapter import read_adapter
 
 VOCABULARIES = (4096, 8192, 16384, 0)
 LENGTH = 4

@@ -18,8 +18,8 @@ import transformers
 from transformers import AutoModelForCausalLM
 
 from forerun.bench.suite import read_suite
-from forerun.models.load import open_module
-from forerun.prompts import encode
+from forerun.engine.prompts.forms import encode
+from forerun.models.loading.load import open_module
 
 NEW = 64
 

@@ -11,10 +11,10 @@ import argparse
 import json
 from pathlib import Path
 
-from forerun.models.load import open_module
-from forerun.prompts import encode
-from forerun.questions import has_chat_template, read_questions
-from forerun.train.examples import read_examples, split
+from forerun.engine.prompts.forms import encode
+from forerun.engine.prompts.questions import has_chat_template, read_questions
+from forerun.models.loading.load import open_module
+from forerun.train.data.examples import read_examples, split
 
 
 def main(given: argparse.Namespace) -> None:

@@ -5,8 +5,8 @@ from __future__ import annotations
 import sys
 from pathlib import Path
 
-from forerun.system.file import write_system
-from forerun.system.value import System
+from forerun.engine.system.file import write_system
+from forerun.engine.system.value import System
 
 
 def main(draft: str, directory: Path) -> None:

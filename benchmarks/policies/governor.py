@@ -24,14 +24,14 @@ from typing import Any, final
 
 from forerun import Engine, load
 from forerun.bench.comparison import spread
-from forerun.conditions import conditions
-from forerun.core import Context, Step
+from forerun.core.values import Context, Step
 from forerun.drafters.base import Drafter
-from forerun.methods import policy_factory
-from forerun.models.sequence import Sequence
-from forerun.stats import Stats
-from forerun.timed import timed_answer
-from forerun.tune.trace import read_prompts
+from forerun.engine.conditions import conditions
+from forerun.engine.methods import policy_factory
+from forerun.engine.stats import Stats
+from forerun.engine.timed import timed_answer
+from forerun.models.packed.sequence import Sequence
+from forerun.traces.record import read_prompts
 
 METHODS: dict[str, tuple[str, dict[str, Any]]] = {
     "fixed k=3": ("fixed", {"k": 3}),

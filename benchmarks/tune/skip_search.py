@@ -19,11 +19,11 @@ from typing import Any
 
 import torch
 
-from forerun.conditions import conditions
-from forerun.models.plan import LayerPlan
-from forerun.tune.match_rate import damages
-from forerun.tune.skip_search import SAMPLERS, Budget, SkipSearch
-from forerun.tune.skip_space import starting_points
+from forerun.engine.conditions import conditions
+from forerun.models.packed.plan import LayerPlan
+from forerun.tune.skipping.match_rate import damages
+from forerun.tune.skipping.search import SAMPLERS, Budget, SkipSearch
+from forerun.tune.skipping.space import starting_points
 from tests.tune.redundant import Redundant, redundant
 
 

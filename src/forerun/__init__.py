@@ -1,20 +1,20 @@
 """forerun makes Hugging Face causal language models write faster without changing a probability of what they write."""
 
-from .answer import LogprobOptions, Piece, Result, TokenLogprob
-from .core import Context, Draft, Round, Sampling, Step, Verdict
-from .decode import decode
+from .core.decode import decode
+from .core.drive import Batch, drive
+from .core.processors import row_wise
+from .core.values import Context, Draft, Round, Sampling, Step, Verdict
 from .drafters.base import DRAFTERS, Drafter
-from .drive import Batch, drive
-from .engine import Engine, load
+from .engine.answer import LogprobOptions, Piece, Result, TokenLogprob
+from .engine.engine import Engine, load
+from .engine.stats import Stats
+from .engine.system.file import read_system, write_system
+from .engine.system.opened import load_system
+from .engine.system.value import System
 from .errors import ForerunError, InvalidLogits, ModelNotFound, UnsupportedModel, UnsupportedOption
-from .hf_generate import custom_generate
-from .models.plan import LayerPlan
+from .hf.generate import custom_generate
+from .models.packed.plan import LayerPlan
 from .policies.base import POLICIES, LengthPolicy
-from .processors import row_wise
-from .stats import Stats
-from .system.file import read_system, write_system
-from .system.opened import load_system
-from .system.value import System
 
 __version__ = "0.1.0"
 

@@ -3,8 +3,8 @@
 from collections.abc import Sequence
 
 from forerun.bench.contestant import Contestant, PeerFailed, Sample
-from forerun.core import Draft, Round, Timing, Verdict
-from forerun.stats import Stats
+from forerun.core.values import Draft, Round, Timing, Verdict
+from forerun.engine.stats import Stats
 
 
 def sample(

@@ -3,8 +3,8 @@ import pytest
 import forerun
 from forerun.bench import calibrate
 from forerun.bench.calibrate import Subject, measure, prefixes
-from forerun.models.plan import FULL, LayerPlan
-from forerun.models.runner import HFRunner
+from forerun.models.packed.plan import FULL, LayerPlan
+from forerun.models.packed.runner import HFRunner
 from forerun.testing import tiny_model
 
 

@@ -7,9 +7,9 @@ import forerun
 from forerun.bench import calibrate, calibration
 from forerun.bench.calibrate import Subject
 from forerun.bench.calibration import Opened, calibrated, pad, tell_cost
-from forerun.cost import Cost, Costs, Point
+from forerun.core.cost import Cost, Costs, Point
 from forerun.errors import UnsupportedModel
-from forerun.models.plan import LayerPlan
+from forerun.models.packed.plan import LayerPlan
 from forerun.testing import save_tiny
 
 EXIT = LayerPlan.early_exit(2, 4)
@@ -129,7 +129,7 @@ def test_another_version_is_another_measurement(
     measured: Measured, target: Opened, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     calibrated(target)
-    monkeypatch.setattr("forerun.conditions.version", lambda package: "99")
+    monkeypatch.setattr("forerun.engine.conditions.version", lambda package: "99")
     assert not calibrated(target)[1]
 
 

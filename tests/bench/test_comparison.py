@@ -5,11 +5,11 @@ import math
 
 import pytest
 
-from forerun.answer import Result
 from forerun.bench.comparison import Comparison, Side, spread
 from forerun.bench.difference import Difference
 from forerun.bench.measure import Run
-from forerun.stats import Stats
+from forerun.engine.answer import Result
+from forerun.engine.stats import Stats
 
 
 def run(

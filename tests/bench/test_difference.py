@@ -7,10 +7,10 @@ import pytest
 import torch
 
 import forerun
-from forerun.answer import TokenLogprob
 from forerun.bench.difference import first_difference, preferred_by, rounding_margin, shared_length
 from forerun.bench.measure import Run, run_question
-from forerun.questions import Question
+from forerun.engine.answer import TokenLogprob
+from forerun.engine.prompts.questions import Question
 
 OPTIONS = {"max_new_tokens": 6, "speculate": False}
 ASKED = Question(("one", "two"))

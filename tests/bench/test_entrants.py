@@ -8,8 +8,8 @@ import pytest
 import forerun
 from forerun.bench.entrants import PLAIN, contestant_of, read_entrants
 from forerun.cli.generate import generate
+from forerun.engine.system.value import System, target_of
 from forerun.errors import UnsupportedOption
-from forerun.system.value import System, target_of
 from forerun.testing import tiny_model
 
 

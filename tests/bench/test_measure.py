@@ -4,7 +4,7 @@ import pytest
 
 import forerun
 from forerun.bench.measure import run_question
-from forerun.questions import Question
+from forerun.engine.prompts.questions import Question
 
 OPTIONS = {"max_new_tokens": 8}
 
@@ -28,7 +28,7 @@ def test_nothing_is_kept_from_the_run_before(engine: forerun.Engine, monkeypatch
     rows: list[int] = []
     execute = type(engine.runner).execute
 
-    def counting(self: object, requests: list[forerun.models.request.Request]) -> object:
+    def counting(self: object, requests: list[forerun.models.packed.request.Request]) -> object:
         rows.extend(len(request.tokens) for request in requests)
         return execute(self, requests)
 

@@ -8,8 +8,8 @@ from forerun.bench.plots import write_plots
 from forerun.bench.race import run_race
 from forerun.bench.report import report_of
 from forerun.bench.suite import Item
+from forerun.engine.prompts.questions import Question
 from forerun.errors import UnsupportedOption
-from forerun.questions import Question
 
 from .samples import Scripted
 

@@ -3,7 +3,7 @@ from typing import Any
 import pytest
 
 from forerun.bench.predict import add_predictions
-from forerun.cost import Cost, Point
+from forerun.core.cost import Cost, Point
 
 TARGET = Cost(
     "m", "HFRunner", "bf16", "full", tuple(Point(rows, prefix, 10.0 + prefix) for rows in (1, 8) for prefix in (0, 10))

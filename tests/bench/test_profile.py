@@ -7,8 +7,8 @@ import pytest
 from forerun.bench.compare import compare
 from forerun.bench.comparison import Side
 from forerun.bench.profile import Profile, profile_of
-from forerun.engine import load
-from forerun.questions import Question
+from forerun.engine.engine import load
+from forerun.engine.prompts.questions import Question
 from forerun.testing import tiny_model, tiny_tokenizer
 
 TOKENIZER = tiny_tokenizer()

@@ -6,7 +6,7 @@ import pytest
 from forerun.bench.race import Race, run_race
 from forerun.bench.report import by_category, overall, report_of
 from forerun.bench.suite import Item
-from forerun.questions import Question
+from forerun.engine.prompts.questions import Question
 
 from .samples import Scripted
 

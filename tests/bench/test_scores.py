@@ -1,7 +1,7 @@
 import pytest
 
 from forerun.bench.scores import Scores
-from forerun.core import Timing
+from forerun.core.values import Timing
 
 from .samples import sample, stats
 

@@ -9,10 +9,10 @@ import pytest
 import torch
 
 from forerun.cli.bench import pairs, split
-from forerun.engine import load
+from forerun.engine.engine import load
+from forerun.engine.system.file import write_system
+from forerun.engine.system.value import System, target_of
 from forerun.errors import UnsupportedOption
-from forerun.system.file import write_system
-from forerun.system.value import System, target_of
 from forerun.testing import END, save_tiny, tiny_model
 
 from .conftest import Ran

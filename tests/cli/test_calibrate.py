@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 
 from forerun.cli.calibrate import advice, break_even, curves
-from forerun.cost import Cost, Costs, Point
+from forerun.core.cost import Cost, Costs, Point
 from forerun.testing import save_tiny
 
 from .conftest import Ran

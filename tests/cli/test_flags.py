@@ -15,7 +15,7 @@ from forerun.cli.flags import (
     spelling,
     takes,
 )
-from forerun.options import Options
+from forerun.engine.options import Options
 
 # functions, and ids that a reader of text doesn't know
 UNWRITTEN = {"processors", "stop_token_ids"}

@@ -12,7 +12,7 @@ from forerun.bench.calibration import Opened
 from forerun.cli import given as module
 from forerun.cli.given import OPENING, PLAIN, RESERVED, open_engine
 from forerun.cli.method import Method
-from forerun.cost import Cost, Costs, Point
+from forerun.core.cost import Cost, Costs, Point
 
 
 def test_every_way_to_open_a_model_has_a_flag_with_the_librarys_default() -> None:

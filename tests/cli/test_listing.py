@@ -10,7 +10,7 @@ import transformers
 from forerun.cli import listing
 from forerun.drafters.base import DRAFTERS
 from forerun.families.table import read_table
-from forerun.models.locate import BUNDLED
+from forerun.models.files.locate import BUNDLED
 from forerun.policies.base import POLICIES
 
 from .conftest import Ran

@@ -6,8 +6,8 @@ import pytest
 
 from forerun.cli import method as module
 from forerun.cli.method import Method, method_flags, method_of
+from forerun.core.registry import Registry
 from forerun.errors import UnsupportedOption
-from forerun.registry import Registry
 
 
 @pytest.fixture

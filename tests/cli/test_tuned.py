@@ -12,8 +12,8 @@ import forerun as library
 from forerun.cli import tuned as module
 from forerun.cli.given import OPENING
 from forerun.cli.tuned import opened_as
-from forerun.system.file import write_system
-from forerun.system.value import System, machine_of, target_of
+from forerun.engine.system.file import write_system
+from forerun.engine.system.value import System, machine_of, target_of
 
 from .conftest import Ran
 

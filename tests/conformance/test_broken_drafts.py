@@ -10,8 +10,8 @@ import pytest
 import torch
 
 import forerun
-from forerun.decode import MOST_FAILED
-from forerun.models.adapter_file import write_adapter
+from forerun.core.decode import MOST_FAILED
+from forerun.models.files.adapter import write_adapter
 from forerun.testing import tiny_adapter, tiny_model
 
 PROMPT = [5, 60, 7, 8, 5, 60, 7]

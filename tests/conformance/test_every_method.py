@@ -11,15 +11,15 @@ import pytest
 import torch
 
 from forerun import DRAFTERS, POLICIES, Engine, load
-from forerun.models.heads import Pair
-from forerun.models.identity import identity_of
-from forerun.models.load import Module
+from forerun.core.identity import identity_of
+from forerun.models.files.classifier_heads import Pair
+from forerun.models.loading.load import Module
 from forerun.testing import save_tiny_classifier, save_tiny_head, tiny_model
-from forerun.train.adapter import shape_like
-from forerun.train.adapter_run import train_adapter
-from forerun.train.distil import DistilRecipe
-from forerun.train.distil_run import DistilRun
-from forerun.train.examples import Example
+from forerun.train.data.examples import Example
+from forerun.train.distil.adapter import shape_like
+from forerun.train.distil.adapter_run import train_adapter
+from forerun.train.distil.loop import DistilRecipe
+from forerun.train.distil.run import DistilRun
 
 PROMPTS = ([5, 6, 7, 8, 5, 6, 7], [1], [2, 3] * 12, list(range(30, 50)))
 NEW = 16

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from forerun.cost import Cost, Point
+from forerun.core.cost import Cost, Point
 from forerun.design.acceptance import guess_from
 from forerun.design.candidates import Candidate, Listened
 from forerun.design.charges import charges_of
@@ -10,7 +10,7 @@ from forerun.design.log import Heard
 from forerun.design.run import Design, Trained, Untrained
 from forerun.design.shapes import Size
 from forerun.design.throughput import DraftTimes, Loop, Overhead, Prediction
-from forerun.models.draft_shape import DraftShape
+from forerun.models.files.draft_shape import DraftShape
 
 TARGET = DraftShape(30, 576, 1536, 9, 3, 49152)
 SIZE = Size(layers=3_000_000, whole=31_300_000, read=7_700_000, megabytes=29.6)

@@ -12,9 +12,9 @@ from transformers import AutoModelForCausalLM, PreTrainedTokenizerFast
 
 from forerun.design.candidates import Candidate, listen
 from forerun.design.log import Logged
-from forerun.engine import Engine
+from forerun.engine.engine import Engine
 from forerun.errors import UnsupportedOption
-from forerun.models.draft_file import DraftFile, write_draft
+from forerun.models.files.draft import DraftFile, write_draft
 from forerun.testing import save_tiny, tiny_model, tiny_tokenizer
 
 

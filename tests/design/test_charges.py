@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from forerun.design.charges import Charges, Row, charges_of
-from forerun.models.draft_shape import DraftShape
+from forerun.models.files.draft_shape import DraftShape
 
 
 def shape(layers: int, width: int, vocabulary: int = 100) -> DraftShape:

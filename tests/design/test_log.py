@@ -11,10 +11,10 @@ from typing import Any
 import pytest
 
 import forerun
+from forerun.core.drive import drive
+from forerun.core.identity import Identity
 from forerun.design.log import Heard, Logged, coverage, hear, read_log, walk
-from forerun.drive import drive
-from forerun.engine import Engine
-from forerun.models.identity import Identity
+from forerun.engine.engine import Engine
 from forerun.testing import tiny_model
 
 TARGET = Identity("llama", 4, 32, 97, "a" * 16)

@@ -10,10 +10,10 @@ from typing import Any
 import pytest
 
 import forerun
-from forerun.core import Step
+from forerun.core.values import Step
 from forerun.design import overhead
 from forerun.design.overhead import Scripted, _Run, _shared_out, measure_overhead
-from forerun.engine import Engine
+from forerun.engine.engine import Engine
 from forerun.testing import save_tiny
 
 PROMPT = [3, 1, 4, 1, 5]

@@ -9,7 +9,7 @@ from typing import Any
 
 import pytest
 
-from forerun.cost import Cost, Point
+from forerun.core.cost import Cost, Point
 from forerun.design import run
 from forerun.design.bursts import Measured
 from forerun.design.candidates import Candidate
@@ -17,9 +17,9 @@ from forerun.design.log import Logged
 from forerun.design.run import GOAL, Design, Setup, design
 from forerun.design.throughput import DraftTimes, Overhead, best, needed, predict, rounds_of
 from forerun.design.untrained import config_of
-from forerun.engine import Engine
+from forerun.engine.engine import Engine
 from forerun.errors import UnsupportedOption
-from forerun.models.draft_shape import DraftShape
+from forerun.models.files.draft_shape import DraftShape
 
 ANSWER = Logged(tuple(range(1, 30)), 6)
 

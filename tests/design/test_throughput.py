@@ -7,7 +7,7 @@ from dataclasses import replace
 
 import pytest
 
-from forerun.cost import Cost, Point
+from forerun.core.cost import Cost, Point
 from forerun.design.throughput import (
     DraftTimes,
     Loop,

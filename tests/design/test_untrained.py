@@ -11,18 +11,18 @@ import pytest
 import torch
 
 import forerun
-from forerun.chance import Seeded
-from forerun.core import Context
+from forerun.core.chance import Seeded
+from forerun.core.drive import drive
+from forerun.core.values import Context
 from forerun.design.untrained import UntrainedDraft, config_of, plan_of, untrained
-from forerun.drive import drive
-from forerun.engine import Engine
+from forerun.engine.engine import Engine
 from forerun.errors import ModelNotFound, UnsupportedOption
-from forerun.models.draft_shape import DraftShape
-from forerun.models.lean import LeanRunner
-from forerun.models.plan import FULL, LayerPlan
-from forerun.models.request import Rows
-from forerun.models.runner import HFRunner, Runner
-from forerun.models.sequence import Sequence
+from forerun.models.files.draft_shape import DraftShape
+from forerun.models.lean.runner import LeanRunner
+from forerun.models.packed.plan import FULL, LayerPlan
+from forerun.models.packed.request import Rows
+from forerun.models.packed.runner import HFRunner, Runner
+from forerun.models.packed.sequence import Sequence
 from forerun.testing import BYTES, SPECIAL
 
 VOCABULARY = BYTES + len(SPECIAL)

@@ -6,9 +6,9 @@ from collections.abc import AsyncGenerator, Sequence
 from typing import Any
 
 from forerun import Engine
-from forerun.chance import Seeded
-from forerun.core import ROOT, Context, Draft, Sampling, Step
-from forerun.drive import drive
+from forerun.core.chance import Seeded
+from forerun.core.drive import drive
+from forerun.core.values import ROOT, Context, Draft, Sampling, Step
 
 IDS = [5, 6, 7, 8, 5, 6]
 GREEDY = Sampling()

@@ -2,7 +2,7 @@ import pytest
 
 from forerun.drafters.base import DRAFTERS, Drafter
 from forerun.drafters.none import NoDraft
-from forerun.methods import REGISTERED
+from forerun.engine.methods import REGISTERED
 
 
 def test_a_drafter_must_draft() -> None:

@@ -9,12 +9,12 @@ import pytest
 import torch
 
 from forerun import load
-from forerun.chance import Seeded
-from forerun.core import Context, Step
+from forerun.core.chance import Seeded
+from forerun.core.drive import drive
+from forerun.core.values import Context, Step
 from forerun.drafters.base import Drafter
 from forerun.drafters.branches import Branched
-from forerun.drive import drive
-from forerun.models.request import Rows
+from forerun.models.packed.request import Rows
 from forerun.testing import tiny_model
 
 from .branched import IDS

@@ -9,10 +9,10 @@ import pytest
 import torch
 
 from forerun import Engine, UnsupportedOption, load
-from forerun.core import ROOT
-from forerun.drive import drive
-from forerun.models.plan import LayerPlan
-from forerun.models.sequence import Sequence
+from forerun.core.drive import drive
+from forerun.core.values import ROOT
+from forerun.models.packed.plan import LayerPlan
+from forerun.models.packed.sequence import Sequence
 from forerun.testing import tiny_model, tiny_tokenizer
 
 from .carving import PROMPTS, check_seeds, check_text, save_carvable

@@ -9,10 +9,10 @@ import pytest
 import torch
 
 from forerun import Engine, UnsupportedOption, load
-from forerun.chance import Seeded
-from forerun.core import Context
-from forerun.drive import drive
-from forerun.models.draft_file import DraftFile, write_draft
+from forerun.core.chance import Seeded
+from forerun.core.drive import drive
+from forerun.core.values import Context
+from forerun.models.files.draft import DraftFile, write_draft
 
 from .carving import PROMPTS, check_seeds, check_text, save_carvable
 

@@ -5,16 +5,16 @@ from typing import Any
 import pytest
 import torch
 
-from forerun.chance import Seeded
-from forerun.core import ROOT, Context, Effort, Sampling, Step
+from forerun.core.chance import Seeded
+from forerun.core.drive import drive
+from forerun.core.identity import Identity
+from forerun.core.values import ROOT, Context, Effort, Sampling, Step
 from forerun.drafters.base import Drafter, Parts
 from forerun.drafters.draft_model import build, compare_vocabularies
-from forerun.drive import drive
 from forerun.errors import UnsupportedOption
-from forerun.models.identity import Identity
-from forerun.models.pool import Pool
-from forerun.models.request import Rows
-from forerun.models.runner import HFRunner
+from forerun.models.packed.pool import Pool
+from forerun.models.packed.request import Rows
+from forerun.models.packed.runner import HFRunner
 from forerun.testing import tiny_model
 
 IDENTITY = Identity("llama", 2, 32, 64, "0" * 16)

@@ -9,13 +9,13 @@ from typing import Any
 import pytest
 
 from forerun import Engine, load
-from forerun.chance import Seeded
-from forerun.core import Context
-from forerun.drive import drive
+from forerun.core.chance import Seeded
+from forerun.core.drive import drive
+from forerun.core.values import Context
 from forerun.errors import InvalidModelFile, ModelNotFound, UnsupportedOption
-from forerun.models.adapter_file import read_adapter
-from forerun.models.runner import HFRunner
-from forerun.models.sequence import Sequence
+from forerun.models.files.adapter import read_adapter
+from forerun.models.packed.runner import HFRunner
+from forerun.models.packed.sequence import Sequence
 from forerun.testing import save_tiny, save_tiny_adapter, tiny_model, tiny_tokenizer
 
 PROMPT = [5, 6, 7, 8, 5, 6, 7]

@@ -10,10 +10,10 @@ import pytest
 import torch
 
 from forerun import Engine, load
-from forerun.chance import Seeded
-from forerun.core import ROOT, Context, Draft, Sampling
-from forerun.drive import drive
-from forerun.models.sequence import Sequence as TokenSequence
+from forerun.core.chance import Seeded
+from forerun.core.drive import drive
+from forerun.core.values import ROOT, Context, Draft, Sampling
+from forerun.models.packed.sequence import Sequence as TokenSequence
 from forerun.testing import tiny_model
 
 from .branched import IDS, drafted, paths

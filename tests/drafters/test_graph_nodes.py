@@ -6,7 +6,7 @@ import random
 
 import pytest
 
-from forerun.core import ROOT
+from forerun.core.values import ROOT
 from forerun.drafters.graph_nodes import Graph
 
 A, B, C, D = range(4)

@@ -6,17 +6,17 @@ from typing import Any
 import pytest
 
 from forerun import load
-from forerun.chance import Seeded
-from forerun.core import ROOT, Context, Step
+from forerun.core.chance import Seeded
+from forerun.core.drive import drive
+from forerun.core.identity import Identity
+from forerun.core.values import ROOT, Context, Step
 from forerun.drafters.base import DRAFTERS, Drafter, Parts
 from forerun.drafters.graph_lossy import stochastic
 from forerun.drafters.hybrid import Hybrid
-from forerun.drive import drive
+from forerun.engine.methods import REGISTERED
 from forerun.errors import UnsupportedOption
-from forerun.methods import REGISTERED
-from forerun.models.identity import Identity
-from forerun.models.pool import Pool
-from forerun.models.runner import HFRunner
+from forerun.models.packed.pool import Pool
+from forerun.models.packed.runner import HFRunner
 from forerun.testing import tiny_model
 
 assert REGISTERED

@@ -2,11 +2,11 @@ from typing import Any
 
 import pytest
 
-from forerun.chance import Seeded
-from forerun.core import ROOT, Context, Step
+from forerun.core.chance import Seeded
+from forerun.core.drive import drive
+from forerun.core.values import ROOT, Context, Step
 from forerun.drafters.base import DRAFTERS, Drafter
-from forerun.drive import drive
-from forerun.methods import REGISTERED
+from forerun.engine.methods import REGISTERED
 
 BUILD = DRAFTERS.entry("lookup").build
 assert REGISTERED

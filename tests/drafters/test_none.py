@@ -1,7 +1,7 @@
-from forerun.chance import Seeded
-from forerun.core import Context
+from forerun.core.chance import Seeded
+from forerun.core.drive import drive
+from forerun.core.values import Context
 from forerun.drafters.none import NoDraft, build
-from forerun.drive import drive
 
 
 def test_nothing_is_drafted() -> None:

@@ -5,15 +5,15 @@ from typing import Any
 import pytest
 import torch
 
-from forerun.chance import Seeded
-from forerun.core import ROOT, Context, Sampling
+from forerun.core.chance import Seeded
+from forerun.core.drive import drive
+from forerun.core.identity import Identity
+from forerun.core.values import ROOT, Context, Sampling
 from forerun.drafters.base import Drafter, Parts
 from forerun.drafters.self_draft import build
-from forerun.drive import drive
 from forerun.errors import UnsupportedModel, UnsupportedOption
-from forerun.models.identity import Identity
-from forerun.models.pool import Pool
-from forerun.models.runner import HFRunner
+from forerun.models.packed.pool import Pool
+from forerun.models.packed.runner import HFRunner
 from forerun.testing import tiny_model
 
 IDENTITY = Identity("llama", 2, 32, 64, "0" * 16)

@@ -11,11 +11,11 @@ import pytest
 import torch
 
 from forerun import Engine, load
-from forerun.chance import Seeded
-from forerun.core import ROOT, Context, Draft, Effort, Sampling
-from forerun.drive import drive
+from forerun.core.chance import Seeded
+from forerun.core.drive import drive
+from forerun.core.values import ROOT, Context, Draft, Effort, Sampling
 from forerun.errors import UnsupportedOption
-from forerun.models.sequence import Sequence as TokenSequence
+from forerun.models.packed.sequence import Sequence as TokenSequence
 from forerun.testing import save_tiny, save_tiny_adapter, tiny_model
 
 from .branched import IDS, drafted, paths

@@ -5,8 +5,8 @@ from __future__ import annotations
 import pytest
 import torch
 
+from forerun.core.law import Categorical, Law
 from forerun.drafters.tree_growth import Chosen, Drawn, Offers, affordable, best_first
-from forerun.law import Categorical, Law
 
 PROBS = [0.5, 0.3, 0.15, 0.05]
 RANKING = list(enumerate(PROBS))

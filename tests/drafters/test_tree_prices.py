@@ -9,13 +9,13 @@ from typing import Any
 import pytest
 
 from forerun import load
-from forerun.cost import Cost, Costs, Point
+from forerun.core.cost import Cost, Costs, Point
+from forerun.core.identity import Identity
 from forerun.drafters.base import Parts
 from forerun.drafters.tree_prices import BUDGET, Pricing, pricing, read_costs, row_prices
 from forerun.errors import UnsupportedOption
-from forerun.models.identity import Identity
-from forerun.models.pool import Pool
-from forerun.models.runner import HFRunner
+from forerun.models.packed.pool import Pool
+from forerun.models.packed.runner import HFRunner
 from forerun.testing import tiny_model
 
 CAPACITY = 256

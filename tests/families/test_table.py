@@ -10,8 +10,8 @@ from transformers.models.auto.modeling_auto import MODEL_FOR_CAUSAL_LM_MAPPING_N
 
 from forerun.families.table import Table, read_table, write_table
 from forerun.families.trial import REFUSED, RUNS, UNMADE, WRONG, try_family
-from forerun.models.lean_shape import FAMILIES as LEAN
-from forerun.models.quiet import quiet
+from forerun.models.files.quiet import quiet
+from forerun.models.lean.shape import FAMILIES as LEAN
 
 TABLE = read_table()
 SAMPLE = ["llama", "gpt_neo", "falcon", "stablelm", "jetmoe", "bert", "whisper", "bloom", "mamba", "doge", "roberta"]

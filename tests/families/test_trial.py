@@ -7,7 +7,7 @@ from typing import Any
 import pytest
 
 from forerun import load
-from forerun.engine import Engine
+from forerun.engine.engine import Engine
 from forerun.families import trial
 from forerun.families.small import VOCABULARY, small_model
 from forerun.families.trial import (

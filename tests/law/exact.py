@@ -20,13 +20,13 @@ from typing import Any, TypeVar, final
 import torch
 from torch import Tensor
 
-from forerun.chance import Chance
-from forerun.core import ROOT, Context, Sampling
-from forerun.decode import decode
+from forerun.core.chance import Chance
+from forerun.core.decode import decode
+from forerun.core.law import Law, PointMass
+from forerun.core.values import ROOT, Context, Sampling
 from forerun.drafters.base import Drafter
-from forerun.law import Law, PointMass
-from forerun.models.request import Rows
-from forerun.models.sequence import shared_prefix
+from forerun.models.packed.request import Rows
+from forerun.models.packed.sequence import shared_prefix
 from forerun.policies.base import LengthPolicy
 
 T = TypeVar("T")

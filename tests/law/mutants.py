@@ -12,18 +12,18 @@ from importlib import import_module
 
 import pytest
 
-from forerun.chance import Chance
-from forerun.core import ROOT, Context, Draft, Step, Verdict
+from forerun.core.chance import Chance
+from forerun.core.law import Law
+from forerun.core.values import ROOT, Context, Draft, Step, Verdict
+from forerun.core.verify import RowLaw, verify
 from forerun.drafters.tree_growth import Child as TreeChild
 from forerun.drafters.tree_growth import Offers, best_first
-from forerun.law import Law
-from forerun.models.request import Rows
-from forerun.verify import RowLaw, verify
+from forerun.models.packed.request import Rows
 
 from .drafts import Child, best, without
 from .exact import FractionLaw, table_law
 
-DECODE = import_module("forerun.decode")
+DECODE = import_module("forerun.core.decode")
 CHAIN = import_module("forerun.drafters.chain")
 TREE = import_module("forerun.drafters.tree")
 

@@ -7,10 +7,10 @@ from typing import Any
 
 import pytest
 
+from forerun.core.law import Law
 from forerun.drafters.base import Drafter
 from forerun.drafters.draft_model import ModelDraft
 from forerun.errors import InvalidLogits
-from forerun.law import Law
 from forerun.policies.fixed import Fixed
 
 from . import drafts

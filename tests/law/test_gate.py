@@ -6,7 +6,8 @@ from fractions import Fraction
 
 import pytest
 
-from forerun.core import ROOT, Draft, Step
+from forerun.core.values import ROOT, Draft, Step
+from forerun.core.verify import verify
 from forerun.drafters.base import Drafter
 from forerun.drafters.lookup import Lookup
 from forerun.drafters.none import NoDraft
@@ -15,7 +16,6 @@ from forerun.policies.bounded import Bounded
 from forerun.policies.fixed import Fixed
 from forerun.policies.heuristic import Heuristic
 from forerun.policies.threshold import Threshold
-from forerun.verify import verify
 
 from . import drafts, trained
 from .exact import WITH_HISTORY, Enumerated, FractionLaw, Scenario, Table, TableSequence, branches, loop, truth, written

@@ -8,13 +8,13 @@ from fractions import Fraction
 
 import pytest
 
-from forerun.core import ROOT, Draft, Step
+from forerun.core.law import Law
+from forerun.core.values import ROOT, Draft, Step
+from forerun.core.verify import Rule, verify
 from forerun.drafters.graph_lossy import stochastic
-from forerun.law import Law
 from forerun.policies.base import LengthPolicy
 from forerun.policies.fixed import Fixed
 from forerun.policies.threshold import Threshold
-from forerun.verify import Rule, verify
 
 from . import drafts
 from .exact import WITH_HISTORY, Enumerated, FractionLaw, Scenario, Table, branches, loop, truth, written

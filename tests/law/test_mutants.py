@@ -11,8 +11,8 @@ from typing import final
 
 import pytest
 
-from forerun.chance import Chance
-from forerun.core import ROOT, Draft
+from forerun.core.chance import Chance
+from forerun.core.values import ROOT, Draft
 from forerun.policies.fixed import Fixed
 from forerun.policies.threshold import Threshold
 

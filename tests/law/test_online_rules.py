@@ -8,7 +8,7 @@ from typing import Any, final
 
 import pytest
 
-from forerun.core import Context, Draft, Round, Signals, Step, Timing, Verdict
+from forerun.core.values import Context, Draft, Round, Signals, Step, Timing, Verdict
 from forerun.drafters.base import Drafter
 from forerun.policies import adaptive, confidence_product, cost, entropy, governor, roc
 from forerun.policies.base import LengthPolicy
@@ -70,7 +70,7 @@ POLICIES: dict[str, Callable[[], LengthPolicy]] = {
 def clock(monkeypatch: pytest.MonkeyPatch) -> None:
     """A clock that ticks when it is read, so that a repeated branch measures the same times."""
     ticks = count()
-    monkeypatch.setattr(import_module("forerun.decode"), "perf_counter", lambda: next(ticks))
+    monkeypatch.setattr(import_module("forerun.core.decode"), "perf_counter", lambda: next(ticks))
 
 
 @final

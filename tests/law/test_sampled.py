@@ -8,17 +8,17 @@ import pytest
 import torch
 
 import forerun
-from forerun.chance import Seeded
-from forerun.core import Context, Round, Sampling
-from forerun.decode import decode
+from forerun.core.chance import Seeded
+from forerun.core.decode import decode
+from forerun.core.drive import Batch
+from forerun.core.law import Categorical
+from forerun.core.values import Context, Round, Sampling
 from forerun.drafters.base import Drafter
 from forerun.drafters.self_draft import SelfDraft
 from forerun.drafters.tree import Shape, Tree
-from forerun.drive import Batch
-from forerun.law import Categorical
-from forerun.models.plan import LayerPlan
-from forerun.models.runner import HFRunner
-from forerun.models.sequence import Sequence
+from forerun.models.packed.plan import LayerPlan
+from forerun.models.packed.runner import HFRunner
+from forerun.models.packed.sequence import Sequence
 from forerun.policies.fixed import Fixed
 from forerun.testing import tiny_model
 

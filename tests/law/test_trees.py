@@ -7,7 +7,7 @@ from dataclasses import replace
 
 import pytest
 
-from forerun.core import Draft, Step
+from forerun.core.values import Draft, Step
 from forerun.drafters.base import Drafter
 from forerun.policies.base import LengthPolicy
 from forerun.policies.fixed import Fixed

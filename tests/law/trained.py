@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import torch
 
-from forerun.models.heads import AcceptanceHead, HeadFile, LookaheadClassifier, Pair
-from forerun.models.identity import Identity
+from forerun.core.identity import Identity
+from forerun.models.files.classifier_heads import AcceptanceHead, HeadFile, LookaheadClassifier, Pair
 from forerun.policies.acceptance_head import PredictedAcceptance
 from forerun.policies.base import LengthPolicy
 from forerun.policies.disco import Disco

@@ -9,7 +9,7 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from forerun.models.request import Request
+from forerun.models.packed.request import Request
 from forerun.testing import VOCABULARY
 
 

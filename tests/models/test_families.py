@@ -10,16 +10,16 @@ from typing import Any
 import pytest
 import torch
 
-from forerun.chance import Seeded
-from forerun.core import Context, Sampling
-from forerun.decode import decode
+from forerun.core.chance import Seeded
+from forerun.core.decode import decode
+from forerun.core.drive import Batch
+from forerun.core.identity import Identity
+from forerun.core.values import Context, Sampling
 from forerun.drafters import lookup, none, self_draft  # noqa: F401
 from forerun.drafters.base import DRAFTERS, Parts
-from forerun.drive import Batch
-from forerun.models.identity import Identity
-from forerun.models.load import open_model
-from forerun.models.pool import Pool
-from forerun.models.sequence import Sequence
+from forerun.models.loading.load import open_model
+from forerun.models.packed.pool import Pool
+from forerun.models.packed.sequence import Sequence
 from forerun.policies import fixed  # noqa: F401
 from forerun.policies.base import POLICIES
 from forerun.testing import FAMILIES, WINDOW, tiny_model

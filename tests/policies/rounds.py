@@ -2,8 +2,8 @@
 
 import torch
 
-from forerun.core import Draft, Round, Signals, Step, Timing, Verdict
-from forerun.law import Categorical
+from forerun.core.law import Categorical
+from forerun.core.values import Draft, Round, Signals, Step, Timing, Verdict
 
 
 def step(confidence: float = 0.5) -> Step:

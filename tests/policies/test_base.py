@@ -1,9 +1,9 @@
 import pytest
 import torch
 
-from forerun.core import Signals, Step
-from forerun.law import Categorical
-from forerun.methods import REGISTERED
+from forerun.core.law import Categorical
+from forerun.core.values import Signals, Step
+from forerun.engine.methods import REGISTERED
 from forerun.policies.base import (
     POLICIES,
     LengthPolicy,

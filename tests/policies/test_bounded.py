@@ -2,7 +2,7 @@ from typing import Any
 
 import pytest
 
-from forerun.methods import REGISTERED
+from forerun.engine.methods import REGISTERED
 from forerun.policies.bounded import build
 
 from .rounds import chain, round_of

@@ -8,8 +8,8 @@ from typing import Any, final
 
 import pytest
 
-from forerun.core import Round
-from forerun.cost import Cost, Point
+from forerun.core.cost import Cost, Point
+from forerun.core.values import Round
 from forerun.policies import fixed
 from forerun.policies.cost import SHARE, build, with_pace, worth
 from forerun.policies.pace import Pace, given

@@ -3,7 +3,7 @@ from typing import Any
 import pytest
 import torch
 
-from forerun.core import Step
+from forerun.core.values import Step
 from forerun.policies.entropy import build
 
 from .rounds import copied, recorded

@@ -1,6 +1,6 @@
 import pytest
 
-from forerun.core import Step
+from forerun.core.values import Step
 from forerun.policies.fixed import build
 
 from .rounds import chain

@@ -1,7 +1,7 @@
 import pytest
 
-from forerun.core import Round
-from forerun.cost import Cost, Point
+from forerun.core.cost import Cost, Point
+from forerun.core.values import Round
 from forerun.policies.pace import FIRST_SLOPE, FIRST_STEP, MeasuredPace, given
 
 from .rounds import chain, round_of

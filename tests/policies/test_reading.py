@@ -6,7 +6,7 @@ from collections.abc import Callable, Sequence
 
 import pytest
 
-from forerun.core import Step
+from forerun.core.values import Step
 from forerun.policies import fixed
 from forerun.policies.base import LengthPolicy
 from forerun.policies.bounded import Bounded

@@ -7,7 +7,7 @@ from dataclasses import dataclass, field
 from math import exp, log
 from random import Random
 
-from forerun.core import Draft, Round, Signals, Step, Timing, Verdict
+from forerun.core.values import Draft, Round, Signals, Step, Timing, Verdict
 from forerun.policies.base import LengthPolicy, PolicyFactory
 
 DEPTH = 20

@@ -11,8 +11,8 @@ import torch
 from transformers import AutoModelForCausalLM, AutoTokenizer
 
 from forerun import DRAFTERS, load
-from forerun.models.gguf import converted
-from forerun.models.locate import locate
+from forerun.models.files.locate import locate
+from forerun.models.gguf.convert import converted
 from forerun.testing import save_tiny_adapter
 
 pytestmark = pytest.mark.real

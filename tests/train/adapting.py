@@ -13,19 +13,19 @@ import torch
 from torch import Tensor
 
 from forerun import Engine, load
-from forerun.drive import drive
-from forerun.models.adapter_file import AdapterFile, AdapterShape
-from forerun.models.identity import Identity, identity_of
-from forerun.models.sequence import Sequence as Text
+from forerun.core.drive import drive
+from forerun.core.identity import Identity, identity_of
+from forerun.models.files.adapter import AdapterFile, AdapterShape
+from forerun.models.packed.sequence import Sequence as Text
 from forerun.testing import VOCABULARY, tiny_model
-from forerun.train.adapter import AdapterStudent, new_adapter, shape_like
-from forerun.train.adapter_block import ExitAdapter
-from forerun.train.distil import DistilRecipe, Progress, Training
-from forerun.train.distil_data import DistilBatch, DistilData
-from forerun.train.distil_loss import Chosen
-from forerun.train.examples import Example
-from forerun.train.frozen import Frozen, frozen_of
-from forerun.train.states import StateStore, record_missing
+from forerun.train.data.examples import Example
+from forerun.train.data.states import StateStore, record_missing
+from forerun.train.distil.adapter import AdapterStudent, new_adapter, shape_like
+from forerun.train.distil.adapter_block import ExitAdapter
+from forerun.train.distil.data import DistilBatch, DistilData
+from forerun.train.distil.frozen import Frozen, frozen_of
+from forerun.train.distil.loop import DistilRecipe, Progress, Training
+from forerun.train.distil.loss import Chosen
 
 LAYERS = 4
 KINDS = (("state", 2), ("state+token", 2), ("state+token", LAYERS))

@@ -12,7 +12,7 @@ import sys
 from pathlib import Path
 
 from forerun.cli import run
-from forerun.train import layer_dropout
+from forerun.train.layerskip import layer_dropout
 
 kept = layer_dropout.kept
 notes: list[list[list[int]]] = []

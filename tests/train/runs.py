@@ -9,11 +9,11 @@ from typing import Any
 import torch
 from safetensors.torch import load_file
 
-from forerun.models.load import open_module
-from forerun.train.examples import Example
-from forerun.train.layerskip import Report, train
-from forerun.train.presets import Recipe, preset
-from forerun.train.settings import Settings
+from forerun.models.loading.load import open_module
+from forerun.train.data.examples import Example
+from forerun.train.layerskip.presets import Recipe, preset
+from forerun.train.layerskip.run import Report, train
+from forerun.train.layerskip.settings import Settings
 
 EXITS = Recipe(0.3, 1.0, "rotational", 2, "constant", 1e-3)
 ORDINARY = replace(preset("fine_tune"), p_max=0.0, e_scale=0.0, learning_rate=1e-3)

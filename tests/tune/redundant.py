@@ -12,11 +12,11 @@ import torch.nn.functional as F
 from torch import Tensor
 
 import forerun
-from forerun.cost import Cost, Point
-from forerun.models.plan import LayerPlan
+from forerun.core.cost import Cost, Point
+from forerun.models.packed.plan import LayerPlan
 from forerun.testing import tiny_model
-from forerun.tune.match_rate import MatchRate, PlanCost, Recorded, record, time_per_token
-from forerun.tune.skip_space import SkipSpace
+from forerun.tune.skipping.match_rate import MatchRate, PlanCost, Recorded, record, time_per_token
+from forerun.tune.skipping.space import SkipSpace
 
 LAYERS, WORDS = 6, 24
 TARGET = Cost(

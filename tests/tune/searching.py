@@ -6,10 +6,10 @@ import os
 import time
 from pathlib import Path
 
-from forerun.models.plan import LayerPlan
-from forerun.tune.skip_search import Budget, SkipSearch, Tried
-from forerun.tune.skip_space import SkipSpace
-from forerun.tune.storage import timing_lock
+from forerun.models.packed.plan import LayerPlan
+from forerun.tune.skipping.search import Budget, SkipSearch, Tried
+from forerun.tune.skipping.space import SkipSpace
+from forerun.tune.skipping.storage import timing_lock
 
 SPACE = SkipSpace(3)
 STARTS = {"all": LayerPlan.skip(3, range(3), range(3)), "one": LayerPlan.skip(3, (1,))}

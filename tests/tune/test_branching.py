@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 
-from forerun.cost import Cost, Point
+from forerun.core.cost import Cost, Point
 from forerun.tune.branching import grown, prices_of
 from forerun.tune.candidates import BRANCHED, Way, branched_ways, exit_ways
 

@@ -6,10 +6,10 @@ from typing import Any
 import pytest
 
 import forerun
+from forerun.engine.system.file import read_system, write_system
+from forerun.engine.system.value import target_of
 from forerun.errors import UnsupportedOption
-from forerun.models.plan import LayerPlan
-from forerun.system.file import read_system, write_system
-from forerun.system.value import target_of
+from forerun.models.packed.plan import LayerPlan
 from forerun.testing import tiny_model
 from forerun.tune.candidates import (
     BRANCHED,

@@ -54,9 +54,9 @@ def test_a_draft_model_is_opened_once_for_all_that_use_it(tmp_path: Path, monkey
     engines = Engines(forerun.load(str(save_tiny(tmp_path / "target"))))
     way = Way("draft model", "draft-model", "draft_model", {"model": draft})
     opened: list[str] = []
-    real = forerun.engine.open_model
+    real = forerun.engine.engine.open_model
     monkeypatch.setattr(
-        forerun.engine, "open_model", lambda name, **kw: (opened.append(str(name)), real(name, **kw))[1]
+        forerun.engine.engine, "open_model", lambda name, **kw: (opened.append(str(name)), real(name, **kw))[1]
     )
 
     for candidate in (Candidate(way, "fixed", {"k": 2}), Candidate(way, "cost")):

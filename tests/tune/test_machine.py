@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 
 import forerun
-from forerun.models.plan import LayerPlan
+from forerun.models.packed.plan import LayerPlan
 from forerun.testing import tiny_model
 from forerun.tune.machine import PROBED_LENGTH, ROWS, ThisMachine
 

@@ -7,14 +7,14 @@ from typing import Any
 
 import pytest
 
-from forerun.cost import Cost, Point
+from forerun.core.cost import Cost, Point
 from forerun.tune.candidates import OFF, Candidate, Way, branched_ways
 from forerun.tune.machine import Sample
-from forerun.tune.match_rate import Recorded
 from forerun.tune.report import measured, report_of, summary
 from forerun.tune.run import Outcome
 from forerun.tune.screening import LENGTHS, Screened
-from forerun.tune.sets import Sets
+from forerun.tune.skipping.match_rate import Recorded
+from forerun.tune.skipping.sets import Sets
 from forerun.tune.trials import Standings
 
 LOOKUP = Candidate(Way("lookup 1..3", "lookup", "lookup"), "fixed", {"k": 3})

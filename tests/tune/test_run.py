@@ -10,7 +10,7 @@ from typing import Any
 import pytest
 
 import forerun
-from forerun.models.adapter_file import write_adapter
+from forerun.models.files.adapter import write_adapter
 from forerun.testing import save_tiny, tiny_adapter, tiny_model, tiny_tokenizer
 from forerun.tune import run as module
 from forerun.tune.candidates import BRANCHED, METHODS, OFF, Candidate, Chosen, Way

@@ -9,10 +9,9 @@ from typing import Any
 import pytest
 
 import forerun
-from forerun.cost import Cost, Point
+from forerun.core.cost import Cost, Point
 from forerun.errors import UnsupportedOption
 from forerun.tune.candidates import BRANCHED, Way, branched_ways, lookup_ways
-from forerun.tune.match_rate import Recorded
 from forerun.tune.screening import (
     DEPTH,
     LENGTHS,
@@ -24,6 +23,7 @@ from forerun.tune.screening import (
     places_of_read,
     read_answers,
 )
+from forerun.tune.skipping.match_rate import Recorded
 
 from .traced import adapter_of, draft_of, engine_with, model, traced
 from .trees import branching

@@ -10,19 +10,19 @@ from typing import Any
 import torch
 
 import forerun
-from forerun.core import Signals
-from forerun.cost import Costs
-from forerun.models.heads import Pair
-from forerun.models.identity import Identity, identity_of
-from forerun.models.load import Module
+from forerun.core.cost import Costs
+from forerun.core.identity import Identity, identity_of
+from forerun.core.values import Signals
+from forerun.models.files.classifier_heads import Pair
+from forerun.models.loading.load import Module
 from forerun.testing import VOCABULARY, tiny_model
-from forerun.traces import Trace, TracedAnswer, TraceHeader, position_of, read_trace
-from forerun.train.adapter import shape_like
-from forerun.train.adapter_run import train_adapter
-from forerun.train.distil import DistilRecipe
-from forerun.train.distil_run import DistilRun
-from forerun.train.examples import Example
-from forerun.tune.trace import Asked, trace
+from forerun.traces.read import Trace, TracedAnswer, TraceHeader, position_of, read_trace
+from forerun.traces.record import Asked, trace
+from forerun.train.data.examples import Example
+from forerun.train.distil.adapter import shape_like
+from forerun.train.distil.adapter_run import train_adapter
+from forerun.train.distil.loop import DistilRecipe
+from forerun.train.distil.run import DistilRun
 
 PROMPTS = [(5, 6, 7, 5, 6, 7, 5, 6), (1, 2, 3, 4), (9,) * 12, (11, 12, 11)]
 NEW = 24

@@ -7,10 +7,10 @@ from pathlib import Path
 from typing import Any
 
 import forerun
-from forerun.core import Signals
-from forerun.cost import Costs
-from forerun.traced_branches import Level, branches_of
-from forerun.traces import Trace, TracedAnswer, TraceHeader, position_of
+from forerun.core.cost import Costs
+from forerun.core.values import Signals
+from forerun.traces.branches import Level, branches_of
+from forerun.traces.read import Trace, TracedAnswer, TraceHeader, position_of
 
 from .traced import PAIR, draft_of, model
 

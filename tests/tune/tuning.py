@@ -7,15 +7,15 @@ from pathlib import Path
 from typing import Any
 
 import forerun
-from forerun.cost import Cost, Point
-from forerun.models.plan import LayerPlan
+from forerun.core.cost import Cost, Point
+from forerun.models.packed.plan import LayerPlan
 from forerun.testing import tiny_model
 from forerun.tune.candidates import Chosen
 from forerun.tune.journal import Journal
 from forerun.tune.machine import Machine, Sample
-from forerun.tune.match_rate import PlanCost
 from forerun.tune.run import Outcome, Tuning
 from forerun.tune.setup import Setup, about_run
+from forerun.tune.skipping.match_rate import PlanCost
 
 STEP = 10.0
 PROMPTS = [[5 + n, 6, 7, 5 + n, 6, 7, 5 + n, 6] for n in range(9)]

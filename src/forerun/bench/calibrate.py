@@ -13,12 +13,12 @@ from dataclasses import dataclass
 from statistics import median
 from time import perf_counter
 
-from ..core import ROOT
-from ..cost import Cost, Costs, Point
-from ..drive import drive
-from ..models.plan import FULL, LayerPlan
-from ..models.runner import HFRunner, Runner
-from ..models.sequence import Sequence as TokenSequence
+from ..core.cost import Cost, Costs, Point
+from ..core.drive import drive
+from ..core.values import ROOT
+from ..models.packed.plan import FULL, LayerPlan
+from ..models.packed.runner import HFRunner, Runner
+from ..models.packed.sequence import Sequence as TokenSequence
 from .comparison import spread
 
 ROWS = (1, 2, 3, 4, 6, 8, 12, 16, 24, 32, 128, 512)

@@ -15,14 +15,14 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from ..conditions import conditions
-from ..cost import Cost, Costs
-from ..engine import Engine
-from ..models.cache import tell_unkept
-from ..models.gguf import cache_directory
-from ..models.locate import locate
-from ..models.plan import FULL, LayerPlan
-from ..models.runner import HFRunner
+from ..core.cost import Cost, Costs
+from ..engine.conditions import conditions
+from ..engine.engine import Engine
+from ..models.files.cache import tell_unkept
+from ..models.files.locate import locate
+from ..models.gguf.convert import cache_directory
+from ..models.packed.plan import FULL, LayerPlan
+from ..models.packed.runner import HFRunner
 from .calibrate import Subject, measure
 
 

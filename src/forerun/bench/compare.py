@@ -7,8 +7,8 @@ from collections.abc import Callable, Mapping, Sequence
 from time import perf_counter
 from typing import Any
 
-from ..engine import Engine
-from ..questions import Question, has_chat_template
+from ..engine.engine import Engine
+from ..engine.prompts.questions import Question, has_chat_template
 from .comparison import Comparison, Side
 from .difference import first_difference, rounding_margin
 from .measure import Run, run_question

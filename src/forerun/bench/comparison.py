@@ -12,7 +12,7 @@ from dataclasses import asdict, dataclass
 from statistics import median, quantiles
 from typing import Any
 
-from ..stats import Stats
+from ..engine.stats import Stats
 from .difference import Difference, shared_length
 from .measure import Run
 

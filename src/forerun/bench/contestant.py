@@ -7,9 +7,9 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, final
 
-from ..engine import Engine
+from ..engine.engine import Engine
+from ..engine.stats import Stats
 from ..errors import ForerunError
-from ..stats import Stats
 from .workers.wire import Stopwatch, forget_peak, peak_mb
 
 

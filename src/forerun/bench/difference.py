@@ -14,9 +14,9 @@ from typing import Any
 
 import torch
 
-from ..answer import TokenLogprob
-from ..engine import Engine
-from ..questions import Question
+from ..engine.answer import TokenLogprob
+from ..engine.engine import Engine
+from ..engine.prompts.questions import Question
 from .measure import Run, run_question
 
 # how many of the plain run's best tokens are searched for the other run's token

@@ -1,4 +1,4 @@
-"""Methods as the user names them: a drafter with its default settings, or a system's file (forerun.system.file).
+"""Methods as the user names them: a drafter with its default settings, or a system's file (forerun.engine.system.file).
 
 "plain" is plain decoding and always takes part; "default" is what forerun generate does.
 """
@@ -8,11 +8,11 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from ..drafters.base import DRAFTERS
-from ..engine import Engine
+from ..engine.engine import Engine
+from ..engine.methods import DEFAULT_DRAFTER, DEFAULT_POLICY
+from ..engine.system.file import read_system
+from ..engine.system.value import System
 from ..errors import UnsupportedOption
-from ..methods import DEFAULT_DRAFTER, DEFAULT_POLICY
-from ..system.file import read_system
-from ..system.value import System
 from .contestant import Ours
 
 PLAIN, DEFAULT = "plain", "default"

@@ -6,8 +6,8 @@ import math
 from collections.abc import Mapping, Sequence
 from typing import Any
 
-from ..answer import TokenLogprob
-from ..engine import Engine
+from ..engine.answer import TokenLogprob
+from ..engine.engine import Engine
 from .contestant import Contestant
 from .difference import CANDIDATES, Difference, preferred_by, rounding_margin, shared_length
 from .entrants import PLAIN

@@ -10,10 +10,10 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any
 
-from ..answer import Result
-from ..engine import Engine
-from ..questions import Question
-from ..timed import timed_answer
+from ..engine.answer import Result
+from ..engine.engine import Engine
+from ..engine.prompts.questions import Question
+from ..engine.timed import timed_answer
 
 
 @dataclass(frozen=True, slots=True, eq=False)

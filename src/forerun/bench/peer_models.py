@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
-from ..models.gguf import converted
-from ..models.load import dtype_of
-from ..models.locate import locate
+from ..models.files.locate import locate
+from ..models.gguf.convert import converted
+from ..models.loading.load import dtype_of
 
 
 def peer_models(model: str, dtype: str) -> dict[str, str]:

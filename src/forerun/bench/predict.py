@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any
 
-from ..cost import Cost, predicted_speedup
+from ..core.cost import Cost, predicted_speedup
 
 
 def add_predictions(report: dict[str, Any], target: Cost) -> None:

@@ -10,7 +10,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from ..stats import Stats
+from ..engine.stats import Stats
 from .contestant import Sample
 from .difference import shared_length
 from .figures import Figure, median_of, ratio_of_rates, ratio_of_sums

@@ -7,10 +7,10 @@ from contextlib import ExitStack, closing
 from dataclasses import dataclass, replace
 from typing import Any
 
-from ..engine import Engine
+from ..engine.engine import Engine
+from ..engine.prompts.questions import has_chat_template
+from ..engine.system.value import System
 from ..errors import UnsupportedOption
-from ..questions import has_chat_template
-from ..system.value import System
 from .contestant import Contestant
 from .entrants import contestant_of
 from .margins import as_dict, differences

@@ -12,7 +12,7 @@ from dataclasses import dataclass
 from itertools import chain, zip_longest
 from pathlib import Path
 
-from ..questions import Question, questions_in
+from ..engine.prompts.questions import Question, questions_in
 
 POOLED = "mt_bench"
 SMALL = frozenset({"writing", "roleplay", "reasoning", "math", "coding", "extraction", "stem", "humanities"})

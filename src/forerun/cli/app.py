@@ -18,17 +18,17 @@ from .bench import bench
 from .calibrate import calibrate
 from .compare import compare
 from .demo import demo
-from .design import design
 from .export import export
 from .failures import closed_pipe, sentence
 from .generate import generate
 from .listing import drafters, models
-from .policies import policies
-from .simulate import simulate
 from .streams import end_output, settle_streams
-from .trace import trace
-from .train import train
-from .tune import tune
+from .train.app import train
+from .tune.design import design
+from .tune.policies import policies
+from .tune.simulate import simulate
+from .tune.trace import trace
+from .tune.tune import tune
 
 FAILED = 1
 REFUSED = 2

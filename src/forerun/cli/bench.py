@@ -19,10 +19,10 @@ from ..bench.predict import add_predictions
 from ..bench.report import by_category, overall
 from ..bench.session import Session
 from ..bench.suite import fingerprint, read_suite
-from ..cost import Cost
+from ..core.cost import Cost
+from ..engine.system.file import read_system
 from ..errors import UnsupportedOption
 from ..plotting import check_plotting
-from ..system.file import read_system
 from .flags import request_flags, takes
 from .given import OPENING, PLAIN, Model, Raw, measured_with, open_engine
 from .output import check_file, check_folder, write_text

@@ -10,9 +10,9 @@ import typer
 
 from ..bench.calibrate import REPEATS
 from ..bench.calibration import Opened, calibrated
-from ..conditions import conditions
-from ..cost import Cost, Costs, draft_ratio
-from ..models.plan import LayerPlan
+from ..core.cost import Cost, Costs, draft_ratio
+from ..engine.conditions import conditions
+from ..models.packed.plan import LayerPlan
 from .flags import takes
 from .given import OPENING, PLAIN, AsJson, Model, open_engine
 from .screen import note, progress, show, show_json, show_table

@@ -15,10 +15,10 @@ from ..bench.compare import compare as measure
 from ..bench.compare import count_runs
 from ..bench.comparison import Comparison
 from ..bench.profile import Profile, profile_of
-from ..conditions import conditions
-from ..methods import DEFAULT_DRAFTER, DEFAULT_POLICY
-from ..options import Options
-from ..questions import Question, read_questions
+from ..engine.conditions import conditions
+from ..engine.methods import DEFAULT_DRAFTER, DEFAULT_POLICY
+from ..engine.options import Options
+from ..engine.prompts.questions import Question, read_questions
 from .flags import request_flags, request_of, takes
 from .given import OPENING, RESERVED, AsJson, Drafter, Model, Policy, Raw
 from .method import method_flags

@@ -10,9 +10,9 @@ import typer
 
 from ..bench.compare import compare, count_runs
 from ..bench.comparison import Comparison, spread
-from ..conditions import conditions
-from ..engine import Engine
-from ..questions import has_chat_template
+from ..engine.conditions import conditions
+from ..engine.engine import Engine
+from ..engine.prompts.questions import has_chat_template
 from .compare import own_questions
 from .conclusion import conclusion
 from .given import PLAIN, open_engine

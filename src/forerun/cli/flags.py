@@ -9,8 +9,8 @@ from typing import Annotated, Any, TypeVar, get_type_hints
 
 import typer
 
-from ..checkpoint_defaults import OPTIONS, OPTIONS_IF_DRAWN
-from ..options import Options
+from ..engine.generation_config.defaults import OPTIONS, OPTIONS_IF_DRAWN
+from ..engine.options import Options
 
 R = TypeVar("R")
 

@@ -9,12 +9,12 @@ from typing import Annotated, Any
 
 import typer
 
-from ..answer import Result
-from ..checkpoint_defaults import CheckpointDefaults
-from ..engine import Engine
+from ..engine.answer import Result
+from ..engine.engine import Engine
+from ..engine.generation_config.defaults import CheckpointDefaults
+from ..engine.methods import DEFAULT_DRAFTER, DEFAULT_POLICY
+from ..engine.prompts.questions import Question, has_chat_template
 from ..errors import UnsupportedOption
-from ..methods import DEFAULT_DRAFTER, DEFAULT_POLICY
-from ..questions import Question, has_chat_template
 from .flags import request_flags, request_of, takes
 from .given import OPENING, RESERVED, AsJson, Drafter, Model, Policy, Raw
 from .method import method_flags

@@ -11,8 +11,8 @@ from typing import Annotated, Any
 import typer
 
 from ..bench.calibration import Opened, pad, tell_cost
-from ..conditions import conditions
-from ..engine import Engine, load
+from ..engine.conditions import conditions
+from ..engine.engine import Engine, load
 from .flags import flag
 from .method import Method
 from .screen import note

@@ -8,11 +8,11 @@ from typing import Annotated, Any
 import transformers
 import typer
 
+from ..core.registry import Entry
 from ..errors import ModelNotFound
 from ..families.table import read_table
 from ..families.trial import REFUSED, RUNS, UNMADE, WRONG
-from ..models.locate import BUNDLED, locate
-from ..registry import Entry
+from ..models.files.locate import BUNDLED, locate
 from .flags import spelling
 from .given import AsJson
 from .method import KINDS

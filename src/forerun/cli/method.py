@@ -11,10 +11,10 @@ from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass
 from typing import Any
 
+from ..core.registry import Entry, Registry
 from ..drafters.base import DRAFTERS
 from ..errors import UnsupportedOption
 from ..policies.base import POLICIES
-from ..registry import Entry, Registry
 from .flags import REQUEST, flag, spelling
 from .values import is_switch, parse, words
 

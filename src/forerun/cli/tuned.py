@@ -9,10 +9,10 @@ from typing import Annotated, Any, final
 
 import typer
 
-from ..engine import Engine
+from ..engine.engine import Engine
+from ..engine.system.file import read_system
+from ..engine.system.value import FORM, System
 from ..errors import UnsupportedOption
-from ..system.file import read_system
-from ..system.value import FORM, System
 from .given import OPENING, PLAIN, open_engine
 from .method import KINDS, Method, method_of
 from .screen import note

@@ -19,14 +19,14 @@ from time import perf_counter
 from typing import final
 
 from ..bench.comparison import spread
-from ..chance import Seeded
-from ..core import ROOT, Context
-from ..cost import Cost, Point
+from ..core.chance import Seeded
+from ..core.cost import Cost, Point
+from ..core.drive import drive
+from ..core.values import ROOT, Context
 from ..drafters.base import Drafter
-from ..drive import drive
 from ..errors import UnsupportedOption
-from ..models.runner import Runner
-from ..models.sequence import Sequence as Target
+from ..models.packed.runner import Runner
+from ..models.packed.sequence import Sequence as Target
 from .throughput import LENGTHS, DraftTimes
 
 READ = (1, 4)

@@ -8,10 +8,10 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
-from ..drive import drive
-from ..engine import Engine
+from ..core.drive import drive
+from ..engine.engine import Engine
 from ..errors import UnsupportedOption
-from ..models.draft_file import read_draft
+from ..models.files.draft import read_draft
 from .log import Heard, Logged, hear
 
 DRAFT_MODEL = "draft_model"

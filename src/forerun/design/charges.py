@@ -11,7 +11,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from ..models.draft_shape import DraftShape
+from ..models.files.draft_shape import DraftShape
 
 APART = 1.1
 

@@ -13,10 +13,10 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
+from ..core.identity import Identity
 from ..drafters.base import Drafter
 from ..drafters.vocabulary import frequent
 from ..jsonl import read_lines
-from ..models.identity import Identity
 from .throughput import Rounds
 
 SHORTEST_PROMPT = 3  # what a drafter can read behind

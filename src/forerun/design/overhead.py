@@ -13,11 +13,11 @@ from typing import final
 
 import numpy as np
 
-from ..core import Context, Round, Step
+from ..core.values import Context, Round, Step
 from ..drafters.base import Drafter
-from ..engine import Engine
+from ..engine.engine import Engine
+from ..engine.timed import timed_answer
 from ..policies.base import LengthPolicy
-from ..timed import timed_answer
 from .throughput import Overhead
 
 TOKENS = 49

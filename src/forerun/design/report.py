@@ -7,8 +7,8 @@ from collections.abc import Mapping
 from dataclasses import asdict
 from typing import Any
 
-from ..cost import Cost
-from ..models.draft_shape import DraftShape
+from ..core.cost import Cost
+from ..models.files.draft_shape import DraftShape
 from .charges import Charges
 from .run import GOAL, Design, Trained, Untrained
 from .throughput import DraftTimes

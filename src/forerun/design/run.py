@@ -10,8 +10,8 @@ from statistics import mean
 from typing import Any
 
 from ..drafters.base import Drafter
-from ..engine import Engine
-from ..models.draft_shape import DraftShape
+from ..engine.engine import Engine
+from ..models.files.draft_shape import DraftShape
 from .acceptance import Guess, Seen, guess_from
 from .bursts import PREFIX, REPEATS, measure, room_for
 from .candidates import Candidate, Listened, listen

@@ -14,7 +14,7 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 
-from ..cost import Cost
+from ..core.cost import Cost
 
 LENGTHS = (1, 2, 3, 4, 5, 6, 8, 10, 12)
 NEARLY_ONE = 0.9999

@@ -14,20 +14,20 @@ from typing import Any, final
 import torch
 from transformers import AutoConfig, AutoModelForCausalLM
 
-from ..core import Context, Step
+from ..core.values import Context, Step
 from ..drafters.base import Drafter
 from ..drafters.chain import chained
-from ..engine import Engine
-from ..models.draft_shape import DraftShape, spread_layers
-from ..models.gguf import converted
-from ..models.lean import LeanRunner
-from ..models.load import dtype_of
-from ..models.locate import locate
-from ..models.plan import FULL, LayerPlan
-from ..models.quiet import quiet
-from ..models.request import Rows
-from ..models.runner import HFRunner, Runner
-from ..models.sequence import Sequence
+from ..engine.engine import Engine
+from ..models.files.draft_shape import DraftShape, spread_layers
+from ..models.files.locate import locate
+from ..models.files.quiet import quiet
+from ..models.gguf.convert import converted
+from ..models.lean.runner import LeanRunner
+from ..models.loading.load import dtype_of
+from ..models.packed.plan import FULL, LayerPlan
+from ..models.packed.request import Rows
+from ..models.packed.runner import HFRunner, Runner
+from ..models.packed.sequence import Sequence
 
 
 def config_of(model: str, dtype: str | None = None, trust_remote_code: bool = False) -> Any:

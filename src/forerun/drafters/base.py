@@ -13,16 +13,16 @@ from collections.abc import Sequence as Series
 from dataclasses import dataclass
 from typing import Any, Protocol
 
-from ..core import Context, Step, Unused
+from ..core.identity import Identity
+from ..core.registry import Registry
+from ..core.values import Context, Step, Unused
+from ..core.verify import Rule
 from ..errors import UnsupportedOption
-from ..models.identity import Identity
-from ..models.plan import FULL, LayerPlan
-from ..models.pool import Pool
-from ..models.request import Rows
-from ..models.runner import Runner
-from ..models.sequence import Sequence
-from ..registry import Registry
-from ..verify import Rule
+from ..models.packed.plan import FULL, LayerPlan
+from ..models.packed.pool import Pool
+from ..models.packed.request import Rows
+from ..models.packed.runner import Runner
+from ..models.packed.sequence import Sequence
 
 WITH_LAW = "draft with draft_model, self or exit_adapter"
 

@@ -9,11 +9,11 @@ from typing import Any
 
 from torch import Tensor
 
-from ..core import ROOT, Context
+from ..core.law import Law, PointMass
+from ..core.sampling import ranked
+from ..core.values import ROOT, Context
 from ..errors import InvalidLogits, UnsupportedOption
-from ..law import Law, PointMass
-from ..models.request import Rows
-from ..sampling import ranked
+from ..models.packed.request import Rows
 from .base import DRAFTERS, WITH_LAW, Drafter, DrafterFactory, Parts
 
 

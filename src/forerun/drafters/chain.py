@@ -4,11 +4,11 @@ from __future__ import annotations
 
 from collections.abc import AsyncGenerator, Sequence
 
-from ..core import Context, Effort, Step, Unused
+from ..core.law import PointMass
+from ..core.sampling import law
+from ..core.values import Context, Effort, Step, Unused
 from ..errors import InvalidLogits
-from ..law import PointMass
-from ..models.request import Rows
-from ..sampling import law
+from ..models.packed.request import Rows
 from .base import Drafter
 
 

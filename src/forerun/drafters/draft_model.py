@@ -18,13 +18,13 @@ from typing import Any, final
 import torch
 import torch.nn.functional as F
 
-from ..core import Context, Step
+from ..core.values import Context, Step
 from ..errors import UnsupportedOption
-from ..models.draft_file import read_draft
-from ..models.plan import FULL, LayerPlan
-from ..models.pool import Pool
-from ..models.request import Rows
-from ..models.sequence import Sequence, shared_prefix
+from ..models.files.draft import read_draft
+from ..models.packed.plan import FULL, LayerPlan
+from ..models.packed.pool import Pool
+from ..models.packed.request import Rows
+from ..models.packed.sequence import Sequence, shared_prefix
 from .base import DRAFTERS, Drafter, DrafterFactory, Parts
 from .chain import chained
 from .vocabulary import first_ranked

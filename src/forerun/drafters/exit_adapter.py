@@ -16,13 +16,13 @@ from typing import final
 
 import torch
 
-from ..core import Context, Step
-from ..models.adapter_file import read_adapter
-from ..models.adapter_runner import AdapterRunner
-from ..models.plan import LayerPlan
-from ..models.pool import Pool
-from ..models.request import Rows
-from ..models.sequence import Sequence, shared_prefix
+from ..core.values import Context, Step
+from ..models.files.adapter import read_adapter
+from ..models.lean.adapter_runner import AdapterRunner
+from ..models.packed.plan import LayerPlan
+from ..models.packed.pool import Pool
+from ..models.packed.request import Rows
+from ..models.packed.sequence import Sequence, shared_prefix
 from .base import DRAFTERS, Drafter, DrafterFactory, Parts
 from .chain import chained
 from .vocabulary import first_ranked

@@ -19,12 +19,12 @@ from typing import Any, final
 import torch
 from torch import Tensor
 
-from ..core import ROOT, Context, Effort, Step, Unused
+from ..core.law import Law
+from ..core.values import ROOT, Context, Effort, Step, Unused
+from ..core.verify import Rule
 from ..errors import UnsupportedOption
-from ..law import Law
-from ..models.request import Rows
-from ..models.sequence import Sequence
-from ..verify import Rule
+from ..models.packed.request import Rows
+from ..models.packed.sequence import Sequence
 from .base import DRAFTERS, Drafter, DrafterFactory, Parts
 from .branches import Branched, branching, read_row
 from .graph_lossy import stochastic

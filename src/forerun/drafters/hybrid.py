@@ -12,10 +12,10 @@ from collections.abc import Sequence as Series
 from contextlib import aclosing
 from typing import Any, final
 
-from ..core import Context, Step, Unused
+from ..core.registry import Entry
+from ..core.values import Context, Step, Unused
 from ..errors import UnsupportedOption
-from ..models.request import Rows
-from ..registry import Entry
+from ..models.packed.request import Rows
 from .base import DRAFTERS, Drafter, DrafterFactory, Parts
 
 FIRST = "lookup"

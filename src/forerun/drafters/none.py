@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import AsyncGenerator
 from typing import final
 
-from ..core import Context, Step
+from ..core.values import Context, Step
 from .base import DRAFTERS, Drafter, DrafterFactory, Parts
 
 

@@ -16,12 +16,12 @@ from dataclasses import replace
 from pathlib import Path
 from typing import final
 
-from ..core import ROOT, Context, Step
+from ..core.values import ROOT, Context, Step
 from ..errors import UnsupportedOption
-from ..models.plan import LayerPlan
-from ..models.plan_file import read_plan
-from ..models.request import Rows
-from ..models.sequence import Sequence
+from ..models.files.plan import read_plan
+from ..models.packed.plan import LayerPlan
+from ..models.packed.request import Rows
+from ..models.packed.sequence import Sequence
 from .base import DRAFTERS, Drafter, DrafterFactory, Parts
 from .chain import chained
 from .vocabulary import frequent

@@ -18,10 +18,10 @@ from typing import Any, final
 
 from torch import Tensor
 
-from ..core import Context, Effort, Step, Unused
+from ..core.law import Law
+from ..core.values import Context, Effort, Step, Unused
 from ..errors import UnsupportedOption
-from ..law import Law
-from ..models.request import Rows
+from ..models.packed.request import Rows
 from .base import DRAFTERS, Drafter, DrafterFactory, Parts
 from .branches import Branch, Branched, branching, read_row
 from .tree_growth import Chosen, Drawn, Offers, affordable, best_first

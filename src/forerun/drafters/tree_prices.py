@@ -14,7 +14,7 @@ from dataclasses import dataclass
 from itertools import pairwise
 from pathlib import Path
 
-from ..cost import Cost, Costs
+from ..core.cost import Cost, Costs
 from ..errors import UnsupportedOption
 from .base import Parts
 

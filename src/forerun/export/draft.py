@@ -17,16 +17,16 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from ..drive import drive
+from ..core.drive import drive
 from ..errors import UnsupportedModel
-from ..models.draft_shape import keep_layers
-from ..models.layers import decoder_layers
-from ..models.load import Module, open_model, open_module
-from ..models.plan import FULL, LayerPlan
-from ..models.quiet import quiet
-from ..models.runner import Runner
-from ..models.saved import published
-from ..models.sequence import Sequence
+from ..models.files.draft_shape import keep_layers
+from ..models.files.quiet import quiet
+from ..models.files.saved import published
+from ..models.loading.load import Module, open_model, open_module
+from ..models.packed.layers import decoder_layers
+from ..models.packed.plan import FULL, LayerPlan
+from ..models.packed.runner import Runner
+from ..models.packed.sequence import Sequence
 
 LENGTHS = (1, 7, 40)
 

@@ -19,7 +19,7 @@ import torch
 import transformers
 from transformers.models.auto.modeling_auto import MODEL_FOR_CAUSAL_LM_MAPPING_NAMES
 
-from ..models.quiet import quiet
+from ..models.files.quiet import quiet
 from .forked import in_a_fork
 from .table import FILE, Table, read_table, write_table
 from .trial import UNMADE, WRONG, Outcome, try_everything

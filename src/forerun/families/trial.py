@@ -13,12 +13,12 @@ from torch import Tensor
 from transformers import AutoModelForCausalLM
 from transformers.models.auto.configuration_auto import CONFIG_MAPPING
 
-from ..engine import Engine, load
+from ..engine.engine import Engine, load
 from ..errors import ForerunError
-from ..models.checks import reasons
-from ..models.lean_shape import lean_applies
-from ..models.plan import LayerPlan
-from ..models.quiet import quiet
+from ..models.files.quiet import quiet
+from ..models.lean.shape import lean_applies
+from ..models.loading.checks import reasons
+from ..models.packed.plan import LayerPlan
 from .small import VOCABULARY, small_model
 from .variants import variants
 

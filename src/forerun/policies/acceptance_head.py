@@ -14,8 +14,8 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import final
 
-from ..core import Round, Step
-from ..models.heads import ACCEPTANCE, AcceptanceHead, read_head
+from ..core.values import Round, Step
+from ..models.files.classifier_heads import ACCEPTANCE, AcceptanceHead, read_head
 from .base import POLICIES, LengthPolicy, PolicyFactory
 
 

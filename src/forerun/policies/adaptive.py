@@ -12,7 +12,7 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from typing import final
 
-from ..core import Round, Step
+from ..core.values import Round, Step
 from .base import POLICIES, LengthPolicy, PolicyFactory, best, confidence
 
 SIGNALS: dict[str, Callable[[Step], float]] = {"token": confidence, "best": best}

@@ -13,9 +13,9 @@ from typing import Generic, TypeVar, final
 import torch
 from torch import Tensor
 
-from ..core import Round, Signals, Step
-from ..models.heads import Pair
-from ..registry import Registry
+from ..core.registry import Registry
+from ..core.values import Round, Signals, Step
+from ..models.files.classifier_heads import Pair
 
 T = TypeVar("T")
 

@@ -12,7 +12,7 @@ from collections.abc import Sequence
 from math import prod
 from typing import final
 
-from ..core import Round, Step
+from ..core.values import Round, Step
 from .base import POLICIES, LengthPolicy, PolicyFactory, Readings, confidence
 
 

@@ -29,7 +29,7 @@ from itertools import chain, repeat
 from threading import RLock
 from typing import final
 
-from ..core import Round, Step
+from ..core.values import Round, Step
 from .base import POLICIES, LengthPolicy, PolicyFactory, Readings
 from .estimate import Odds
 from .outlook import Beliefs, Outlook, Reading, read

@@ -13,8 +13,8 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import final
 
-from ..core import Step
-from ..models.heads import LOOKAHEAD, LookaheadClassifier, read_head
+from ..core.values import Step
+from ..models.files.classifier_heads import LOOKAHEAD, LookaheadClassifier, read_head
 from .base import POLICIES, LengthPolicy, PolicyFactory, entropy, has_row, top_probabilities
 
 

@@ -13,7 +13,7 @@ from collections.abc import Sequence
 from math import sqrt
 from typing import final
 
-from ..core import Step
+from ..core.values import Step
 from .base import POLICIES, LengthPolicy, PolicyFactory, entropy
 
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import final
 
-from ..core import Step
+from ..core.values import Step
 from .base import POLICIES, LengthPolicy, PolicyFactory
 
 

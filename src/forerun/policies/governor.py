@@ -19,7 +19,7 @@ from statistics import median
 from threading import RLock
 from typing import Any, final
 
-from ..core import Round, Step
+from ..core.values import Round, Step
 from .base import POLICIES, LengthPolicy, PolicyFactory
 
 MEASURED_FIRST, NEWEST = 3, 15  # plain rounds

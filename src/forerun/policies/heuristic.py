@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import final
 
-from ..core import Round, Step
+from ..core.values import Round, Step
 from .base import POLICIES, LengthPolicy, PolicyFactory
 
 

@@ -10,7 +10,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import final
 
-from ..core import Step
+from ..core.values import Step
 from .base import confidence, has_row
 from .estimate import Effect, Logistic, Odds, log_odds
 

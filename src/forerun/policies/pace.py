@@ -13,8 +13,8 @@ from dataclasses import dataclass
 from statistics import median
 from typing import final
 
-from ..core import Round
-from ..cost import Cost
+from ..core.cost import Cost
+from ..core.values import Round
 
 NEWEST = 32
 LINE_WORTH = 3.0  # the line counts as so many rounds of a row count

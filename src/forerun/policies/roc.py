@@ -13,7 +13,7 @@ from collections.abc import Iterable, Sequence
 from itertools import groupby
 from typing import final
 
-from ..core import Round, Step
+from ..core.values import Round, Step
 from .base import POLICIES, LengthPolicy, PolicyFactory, confidence
 
 LEAST_PAIRS = 6

@@ -11,15 +11,15 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from typing import Any
 
-from ..core import ROOT, Signals
-from ..cost import Cost
+from ..core.cost import Cost
+from ..core.values import ROOT, Signals
 from ..drafters.base import Drafter, DrafterFactory
 from ..drafters.graph import GraphDraft, Limits
 from ..drafters.tree import Shape, Tree
 from ..drafters.tree_growth import Chosen, Ranking, affordable, best_first
 from ..drafters.tree_prices import Pricing
-from ..models.sequence import Sequence as Target
-from ..traced_branches import Branches, Level, branches_of
+from ..models.packed.sequence import Sequence as Target
+from ..traces.branches import Branches, Level, branches_of
 from .candidates import GRAPH, Way
 
 

@@ -11,9 +11,9 @@ from dataclasses import dataclass, field
 from itertools import chain, zip_longest
 from typing import Any
 
+from ..engine.system.value import System, Target
 from ..errors import UnsupportedOption
-from ..models.plan import LayerPlan
-from ..system.value import System, Target
+from ..models.packed.plan import LayerPlan
 
 LOOKUP, EXIT, SKIP, CARVED, ADAPTER, DRAFT_MODEL, HYBRID, TREE, GRAPH = METHODS = (
     "lookup",

@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import final
 
 from ..drafters.hybrid import Hybrid
-from ..engine import Engine
+from ..engine.engine import Engine
 from .branching import drafter_of
 from .candidates import BRANCHED, Candidate, Way
 

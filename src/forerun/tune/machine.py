@@ -11,13 +11,13 @@ from dataclasses import asdict, dataclass
 from typing import Any, final
 
 from ..bench.calibrate import Subject, measure
-from ..cost import Cost
-from ..engine import Engine
-from ..models.plan import LayerPlan
-from ..timed import timed_answer
-from .match_rate import PlanCost, measure_plan_cost
-from .skip_search import WallClock
-from .storage import timing_lock
+from ..core.cost import Cost
+from ..engine.engine import Engine
+from ..engine.timed import timed_answer
+from ..models.packed.plan import LayerPlan
+from .skipping.match_rate import PlanCost, measure_plan_cost
+from .skipping.search import WallClock
+from .skipping.storage import timing_lock
 
 ROWS = (1, 2, 3, 4, 5, 7, 9, 13)
 REPEATS = 5

@@ -9,7 +9,7 @@ from ..bench.figures import Figure
 from .candidates import BRANCHED, EXIT, OFF, SKIP, Candidate
 from .run import NOT_ASKED, Outcome
 from .screening import LENGTHS
-from .sets import Sets
+from .skipping.sets import Sets
 from .trials import Standings
 
 SELF = (EXIT, SKIP)

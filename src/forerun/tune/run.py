@@ -13,8 +13,8 @@ from functools import partial
 from typing import Any, final
 
 from ..bench.figures import Figure
-from ..cost import Cost, Costs
-from ..engine import Engine
+from ..core.cost import Cost, Costs
+from ..engine.engine import Engine
 from ..errors import ForerunError
 from .candidates import (
     BRANCHED,
@@ -34,7 +34,6 @@ from .candidates import (
 from .engines import Engines
 from .journal import Journal
 from .machine import Machine, Sample
-from .match_rate import Recorded, record
 from .screening import (
     Places,
     Screen,
@@ -45,8 +44,9 @@ from .screening import (
     places_of_read,
     read_answers,
 )
-from .sets import NO_TIME, Sets, SetSearch
 from .setup import Setup, split
+from .skipping.match_rate import Recorded, record
+from .skipping.sets import NO_TIME, Sets, SetSearch
 from .trials import FEWEST_HEATS, Standings, run_trials
 
 # by which share of the budget a stage ends

@@ -13,21 +13,21 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from ..chance import Seeded
-from ..core import Context, Signals
-from ..cost import Cost, Point
+from ..core.chance import Seeded
+from ..core.cost import Cost, Point
+from ..core.drive import Batch, drive
+from ..core.identity import Identity
+from ..core.values import Context, Signals
 from ..drafters.base import Drafter
 from ..drafters.lookup import Lookup
-from ..drive import Batch, drive
-from ..engine import Engine
-from ..models.heads import Pair
-from ..models.identity import Identity
-from ..traces import Position, Trace, TracedAnswer, TraceHeader, position_of
+from ..engine.engine import Engine
+from ..models.files.classifier_heads import Pair
+from ..traces.read import Position, Trace, TracedAnswer, TraceHeader, position_of
 from .branching import grown, prices_of
 from .candidates import BRANCHED, SHAPES, Way
-from .match_rate import Recorded
-from .round_costs import RoundCosts
-from .simulate import Replay
+from .replay.round_costs import RoundCosts
+from .replay.simulate import Replay
+from .skipping.match_rate import Recorded
 
 LENGTHS = (1, 2, 3, 4, 5, 6, 8, 10, 12)
 DEPTH = max(LENGTHS)

@@ -8,8 +8,8 @@ from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Any
 
-from ..engine import Engine
-from ..questions import Question, questions_in
+from ..engine.engine import Engine
+from ..engine.prompts.questions import Question, questions_in
 from .candidates import Chosen
 from .screening import SHORTEST_PROMPT
 

@@ -1,0 +1,44 @@
+"""forerun train exit-adapter: a block that lets a frozen model run ahead of itself."""
+
+from __future__ import annotations
+
+from typing import Annotated, Any
+
+import typer
+
+from ...models.files.adapter import AdapterShape
+from ...train.distil.adapter import shape_like
+from ...train.distil.adapter_run import train_adapter
+from ...train.distil.loop import DistilRecipe
+from ..flags import recipe_flags, recipe_of, takes
+from ..given import OPENING, AsJson, Model
+from . import distil
+
+HELP = {
+    **distil.HELP,
+    "passes": "Train so many drafted tokens deep, each on the adapter's own states of the one before.",
+    "fade": "The weight of each drafted token against the one before.",
+    "vocabulary": "Learn to tell so many tokens apart, the most frequent of the answers.",
+}
+
+
+@takes(*distil.RUN, *OPENING, *recipe_flags(DistilRecipe, HELP))
+def exit_adapter(
+    model: Model,
+    data: distil.Data,
+    exit_layer: Annotated[int, typer.Option(help="The layer whose input is read; L of L: what the last layer gives.")],
+    output: distil.Output,
+    inputs: Annotated[
+        str, typer.Option(help="state: the exit's own; state+token: and the next token, no layer runs while drafting.")
+    ] = "state+token",
+    depth: Annotated[int, typer.Option(help="Blocks.")] = 1,
+    as_json: AsJson = False,
+    **given: Any,
+) -> None:
+    """Train a small block between an exit and the model's own head; the model and its answers stay as they are."""
+    recipe = recipe_of(DistilRecipe, given)
+
+    def plan(config: Any) -> tuple[AdapterShape, DistilRecipe]:
+        return shape_like(config, exit_layer, inputs, depth), recipe
+
+    distil.taught(model, data, output, as_json, given, plan, train_adapter)

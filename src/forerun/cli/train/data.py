@@ -1,0 +1,145 @@
+"""forerun train prompts and answers: the data that drafts are trained on."""
+
+from __future__ import annotations
+
+from contextlib import ExitStack, closing
+from pathlib import Path
+from time import perf_counter
+from typing import Annotated, Any
+
+import typer
+
+from ...core.identity import Identity
+from ...train.data.answers import AnswerOptions, answer
+from ...train.data.prompts import PromptOptions, read_openings, sample_prompts, texts_of
+from ...train.data.states import StateStore
+from ..flags import request_flags, takes
+from ..given import OPENING, PLAIN, AsJson, Model, open_engine
+from ..output import check_lines
+from ..screen import note, progress, show, show_json
+from ..values import parse
+from .lines import SkipBad, counting, skipped_as_dict, tell_skipped
+
+Output = Annotated[Path, typer.Option("--output", "-o", help="The JSON lines file to add to.")]
+Exclude = Annotated[
+    list[Path] | None, typer.Option(help="A prompts file whose prompts must not come up: the benchmark's.")
+]
+Batch = Annotated[int, typer.Option(help="Requests that share a forward.")]
+
+
+@takes(*OPENING)
+def prompts(
+    model: Model,
+    output: Output,
+    count: Annotated[int, typer.Option(help="How many different prompts the file shall hold.")] = 1000,
+    temperature: Annotated[float, typer.Option(help="Above 0; higher gives more variety and more nonsense.")] = 1.0,
+    top_k: Annotated[int, typer.Option(help="Draw from the k most probable tokens (0: all).")] = 200,
+    top_p: Annotated[float, typer.Option(help="Draw from the most probable tokens that hold this share.")] = 0.95,
+    max_tokens: Annotated[int, typer.Option(help="Leave out turns that are longer.")] = 128,
+    seed: Annotated[int, typer.Option(help="The same seed gives the same prompts.")] = 0,
+    openings: Annotated[
+        Path | None, typer.Option(help="A file of beginnings, one a line, that the turns take in turn.")
+    ] = None,
+    exclude: Exclude = None,
+    batch: Batch = 48,
+    as_json: AsJson = False,
+    **given: Any,
+) -> None:
+    """Sample what users say from a chat model's own template, where no prompts are at hand. Goes on after a kill."""
+    options = PromptOptions(
+        temperature=temperature,
+        top_k=top_k,
+        top_p=top_p,
+        max_tokens=max_tokens,
+        seed=seed,
+        max_batch=batch,
+        openings=("",) if openings is None else read_openings(openings),
+    )
+    unwanted = texts_of(exclude or ())
+    check_lines(output)
+    engine = open_engine(model, PLAIN, given)
+    held, begun = 0, perf_counter()
+    with progress("sampling prompts", count) as tick:
+        for now in sample_prompts(engine, output, count, options, unwanted):
+            for _ in range(now - held):
+                tick()
+            held = now
+    _end({"prompts": held, "seconds": perf_counter() - begun, "file": str(output)}, as_json)
+
+
+@takes(*OPENING, *request_flags(only=("generation_config",)))
+def answers(
+    model: Model,
+    prompts: Annotated[Path, typer.Argument(help="Prompts: JSON lines with prompt, messages or turns.")],
+    output: Output,
+    max_new_tokens: Annotated[int, typer.Option(help="The longest answer, in tokens.")] = 128,
+    temperature: Annotated[float, typer.Option(help="0 answers greedily.")] = 0.0,
+    top_p: Annotated[float, typer.Option(help="Draw from the most probable tokens that hold this share.")] = 1.0,
+    max_prompt: Annotated[int, typer.Option(help="Leave out prompts of more tokens.")] = 1024,
+    seed: Annotated[int, typer.Option(help="The same seed gives the same answers.")] = 0,
+    exclude: Exclude = None,
+    states: Annotated[
+        Path | None, typer.Option(help="Keep the states at --layers in this directory, for train exit-adapter.")
+    ] = None,
+    layers: Annotated[
+        str, typer.Option(help="Whose states to keep: 10,15,30. Layer L of L is what the last one gives.")
+    ] = "",
+    batch: Batch = 48,
+    skip_bad: SkipBad = False,
+    as_json: AsJson = False,
+    **given: Any,
+) -> None:
+    """Let the model answer prompts, many at a time, as data to train a draft on. Goes on after a kill."""
+    options = AnswerOptions(
+        max_new_tokens=max_new_tokens,
+        temperature=temperature,
+        top_p=top_p,
+        max_prompt=max_prompt,
+        seed=seed,
+        generation_config=given["generation_config"],
+    )
+    unwanted = texts_of(exclude or ())
+    check_lines(output)
+    engine = open_engine(model, PLAIN, given)
+    kept: Any = parse(layers, tuple[int, ...], "--layers")
+    if bool(kept) != (states is not None):
+        raise ValueError("--states and --layers go together: a directory, and the layers whose states to keep there")
+    with ExitStack() as stack:
+        store = None if states is None else stack.enter_context(closing(_store(states, kept, engine.identity)))
+        skipped = counting(skip_bad)
+        made = answer(engine, prompts, output, options, unwanted, batch, store, skipped)
+        done, total, tokens = next(made)
+        tell_skipped(skipped)
+        known, begun = done, perf_counter()
+        note(f"{total} prompts, {known} of them answered before")
+        tick = stack.enter_context(progress("answering", total - known))
+        for done, _, tokens in made:  # noqa: B007
+            tick()
+    seconds = perf_counter() - begun
+    about = {
+        "answers": done,
+        "new_answers": done - known,
+        "new_tokens": tokens,
+        "seconds": seconds,
+        "file": str(output),
+        **(skipped_as_dict(skipped) if as_json else {}),
+    }
+    _end({**about, "tokens_per_second": tokens / seconds if tokens else None}, as_json)
+
+
+def _store(directory: Path, layers: tuple[int, ...], model: Identity) -> StateStore:
+    for layer in layers:
+        if not 0 <= layer <= model.num_layers:
+            raise ValueError(f"--layers must be in 0..{model.num_layers} for this model, got {layer}")
+    return StateStore(directory, layers, model.hidden_size, model.weights)
+
+
+def _end(about: dict[str, Any], as_json: bool) -> None:
+    if as_json:
+        show_json(about)
+        return
+    show(
+        ", ".join(
+            f"{name} {value:.1f}" if isinstance(value, float) else f"{name} {value}" for name, value in about.items()
+        )
+    )

@@ -1,0 +1,222 @@
+"""forerun tune: the fastest lossless way for a model, prompts and a machine."""
+
+from __future__ import annotations
+
+import json
+import re
+from collections.abc import Mapping, Sequence
+from importlib.util import find_spec
+from pathlib import Path
+from time import monotonic
+from typing import TYPE_CHECKING, Annotated, Any
+
+import typer
+
+from ...bench.suite import fingerprint
+from ...engine.engine import Engine
+from ...engine.prompts.questions import has_chat_template
+from ...engine.system.file import write_system
+from ...engine.system.value import machine_of, target_of
+from ...errors import UnsupportedOption
+from ...models.files.locate import locate
+from ...plotting import check_plotting
+from ...traces.record import read_prompts
+from ...tune.candidates import ADAPTER, DRAFT_MODEL, METHODS, Chosen
+from ...tune.setup import Setup, about_run, lines_of, split
+from ..flags import takes
+from ..given import OPENING, PLAIN, AsJson, Model, Raw, measured_with, open_engine
+from ..output import check_file, check_folder, write_text
+from ..screen import finite, note, show, show_json, show_table
+from ..values import at_least
+
+if TYPE_CHECKING:
+    from ...tune.run import Outcome
+
+UNITS = {"": 1, "s": 1, "m": 60, "h": 3600}
+
+
+@takes(*OPENING)
+def tune(
+    model: Model,
+    prompts: Annotated[Path, typer.Option(help='JSON lines with "prompt", "messages" or "turns".', show_default=False)],
+    output: Annotated[
+        Path, typer.Option("--output", "-o", help="The system's JSON file to write.", show_default=False)
+    ],
+    budget: Annotated[str, typer.Option(help="How long to tune: 90s, 10m, 1h.")] = "10m",
+    methods: Annotated[
+        str, typer.Option(help=f"What to try, with commas: {', '.join(METHODS)}; all if not given.")
+    ] = "",
+    draft_model: Annotated[list[str] | None, typer.Option(help="A draft model to try; may be repeated.")] = None,
+    adapter: Annotated[list[Path] | None, typer.Option(help="An exit adapter to try; may be repeated.")] = None,
+    vocabulary_text: Annotated[
+        Path | None, typer.Option(help="A text whose most frequent tokens small vocabularies hold.")
+    ] = None,
+    max_new_tokens: Annotated[int, typer.Option(help="Tokens an answer.")] = 64,
+    max_prompt: Annotated[int, typer.Option(help="Leave out prompts of more tokens.")] = 1024,
+    storage: Annotated[
+        str, typer.Option(help="Where the search for skip sets is kept: a file, or an address that Optuna knows.")
+    ] = "",
+    report: Annotated[
+        Path | None,
+        typer.Option(help="Write report.json, summary.txt, held_out.jsonl (the prompts) and PNG files here."),
+    ] = None,
+    seed: Annotated[int, typer.Option(help="Chooses which prompts are held out.")] = 0,
+    raw: Raw = False,
+    as_json: AsJson = False,
+    **given: Any,
+) -> None:
+    """Find the fastest lossless method for a model on your prompts and machine, or that none is. Goes on after a kill."""
+    check_tuning()
+    if report is not None:
+        check_plotting()
+        _make(report)
+    check_file(output)
+    at_least(2, max_new_tokens=max_new_tokens)
+    chosen = _chosen(methods, draft_model or [], adapter or [], vocabulary_text)
+    seconds = seconds_of(budget)
+    engine = open_engine(model, PLAIN, given)
+    asked = read_prompts(engine, prompts, per_category=None, skip=0, max_prompt=max_prompt, raw=raw)
+    setup = Setup(
+        chosen=chosen,
+        budget=seconds,
+        storage=storage or beside(output, "skip-sets"),
+        max_new_tokens=max_new_tokens,
+        seed=seed,
+        own_weights=given["weights"],
+    )
+    outcome = _run(engine, setup, [one.ids for one in asked], beside(output, "log.jsonl"))
+    if report is not None:
+        _write_held_out(report, prompts, engine, split([one.ids for one in asked], seed)[1], raw)
+    _publish(outcome, engine, model, prompts, output, report, given, as_json)
+
+
+def check_tuning() -> None:
+    """Raise UnsupportedOption where what the search needs is not installed."""
+    for name in ("optuna", "filelock", "scipy"):
+        if find_spec(name) is None:
+            raise UnsupportedOption(f"forerun tune needs {name}: pip install 'forerun[tune]'")
+
+
+def seconds_of(budget: str) -> float:
+    """Of 90s, 10m, 1.5h or a plain number of seconds. Raises ValueError on anything else, and on nothing."""
+    found = re.fullmatch(r"(\d+(?:\.\d+)?)\s*([smh]?)", budget.strip())
+    seconds = float(found[1]) * UNITS[found[2]] if found else 0.0
+    if seconds <= 0:
+        raise ValueError(f"--budget takes a time above 0 such as 90s, 10m or 1h, got {budget!r}")
+    return seconds
+
+
+def _make(folder: Path) -> None:
+    """Before the run, so that a report that can't be written costs nothing."""
+    try:
+        check_folder(folder)
+    except OSError as error:
+        raise ValueError(f"--report {folder} can't be made: {error}") from error
+
+
+def beside(output: Path, ending: str) -> Path:
+    return output.with_name(f"{output.name}.{ending}")
+
+
+def _chosen(methods: str, drafts: Sequence[str], adapters: Sequence[Path], text: Path | None) -> Chosen:
+    """Raises UnsupportedOption on an unknown method, and on one that is asked for by name but not given.
+
+    ValueError where a file that is given isn't there.
+    """
+    for name, path in [*(("--adapter", one) for one in adapters), ("--vocabulary-text", text)]:
+        if path is not None and not path.exists():
+            raise ValueError(f"{name} {path}: there is no such file or directory")
+    for draft in drafts:
+        locate(draft)
+    names = tuple(name.strip() for name in methods.split(",") if name.strip())
+    for name, flag, values in ((DRAFT_MODEL, "--draft-model", drafts), (ADAPTER, "--adapter", adapters)):
+        if name in names and not values:
+            raise UnsupportedOption(f"method {name!r} needs {flag}")
+        if names and values and name not in names:
+            raise UnsupportedOption(f"{flag} is of no use without the method {name!r}; add it to --methods")
+    return Chosen(
+        names or METHODS, tuple(drafts), tuple(str(path) for path in adapters), "" if text is None else str(text)
+    )
+
+
+def _run(engine: Engine, setup: Setup, prompts: Sequence[Sequence[int]], log: Path) -> Outcome:
+    from ...tune.journal import Journal
+    from ...tune.machine import ThisMachine
+    from ...tune.run import Tuning
+
+    last = ""
+
+    def tick(what: str) -> None:
+        nonlocal last
+        if what != last:
+            note(f"{journal.spent:6.0f} s  {what}")
+        last = what
+
+    with Journal(log, about_run(setup, engine, prompts), monotonic) as journal:
+        return Tuning(engine, setup, ThisMachine(), journal, tick).run(prompts)
+
+
+def _publish(
+    outcome: Outcome,
+    engine: Engine,
+    model: str,
+    prompts: Path,
+    output: Path,
+    folder: Path | None,
+    given: Mapping[str, Any],
+    as_json: bool,
+) -> None:
+    from ...tune.plots import write_plots
+    from ...tune.report import measured, report_of
+
+    told = {
+        **report_of(outcome),
+        **measured_with(engine, given["weights"]),
+        "prompts": {"file": prompts.name, "sha256": fingerprint(prompts)},
+    }
+    target = target_of(engine, model, given["weights"], given["runner"])
+    write_system(outcome.winner.system(target, machine_of(engine), finite(measured(outcome))), output)
+    if folder is not None:
+        write_text(folder / "report.json", json.dumps(finite(told), indent=1, allow_nan=False))
+        write_text(folder / "summary.txt", "\n".join(told["summary"]))
+        for path in write_plots(told, folder):
+            note(f"wrote {path}")
+    if as_json:
+        show_json(told)
+        return
+    _show(told, output)
+
+
+def _write_held_out(folder: Path, prompts: Path, engine: Engine, held: Sequence[Sequence[int]], raw: bool) -> None:
+    """What the winner was judged on, as a suite for forerun bench."""
+    chat = not raw and has_chat_template(engine.tokenizer)
+    lines = lines_of(prompts, held, lambda question: question.ids((), chat, engine.tokenizer))
+    write_text(folder / "held_out.jsonl", "\n".join(lines))
+
+
+def _show(told: Mapping[str, Any], output: Path) -> None:
+    rows = [
+        (
+            one["name"],
+            _speedup(one),
+            _number(one["tokens_per_second"], 1),
+            _number(one["tokens_per_round"], 2),
+            str(one["prompts"]),
+        )
+        for one in told["trials"]
+    ]
+    show_table(("in the trials", "x plain (95 %)", "tokens/s", "per round", "heats"), rows)
+    for sentence in told["summary"]:
+        show(sentence)
+    show(f"{output}: {told['winner']}")
+
+
+def _speedup(one: Mapping[str, Any]) -> str:
+    if one["speedup"] is None:
+        return "-"
+    low, high = one["speedup_interval"]
+    return f"{one['speedup']:.2f} ({low:.2f} to {high:.2f})"
+
+
+def _number(value: float | None, digits: int) -> str:
+    return "-" if value is None else f"{value:.{digits}f}"

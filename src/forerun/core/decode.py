@@ -1,0 +1,133 @@
+"""The loop: prompt ids -> prefill -> (draft -> verify -> keep -> yield) until done. One loop serves every method."""
+
+from __future__ import annotations
+
+from collections.abc import AsyncGenerator
+from contextlib import aclosing
+from time import perf_counter
+from typing import final
+
+from torch import Tensor
+
+from ..drafters.base import Drafter
+from ..models.packed.sequence import Sequence
+from ..policies.base import LengthPolicy
+from .law import Law, PointMass
+from .sampling import greedy_tokens, law
+from .values import ROOT, Context, Draft, Round, Step, Timing, Unused, Verdict
+from .verify import RowLaw, Rule, verify
+
+MOST_FAILED = 4  # NaN in the keys of a draft model doesn't go away
+
+
+async def decode(target: Sequence, drafter: Drafter, policy: LengthPolicy, context: Context) -> AsyncGenerator[Round]:
+    """Yield a round at a time until the context is finished. The first round is the prefill, with an empty draft.
+
+    The target's law decides every token (verify.py), whatever drafter and policy do, unless the drafter is lossy.
+    """
+    if context.room <= 0:
+        return
+    clock = _Clock()
+    rows = await target.sync(context.ids, drafter.taps)
+    clock.lap("forward")
+    yield _finish(Draft(), _decide(Draft(), rows.logits, context, clock), rows.logits, context, clock)
+    failed = 0  # drafts in a row that no processor spoilt, and that held nothing for the drafter's row was no law
+    policy.begin(drafter.unread(context.ids), context.room)
+    try:
+        while context.finish_reason is None:
+            clock = _Clock()
+            held_back = policy.should_stop([])
+            asked = not held_back and failed < MOST_FAILED
+            steps, unused = await _collect(drafter, policy, context) if asked else ([], Unused())
+            failed = 0 if steps else failed + (unused.effort.invalid > 0 and not context.sampling.processors)
+            draft = Draft.of(steps, unused.effort)
+            clock.lap("draft")
+            clock.add("draft_forward", sum(step.forward_seconds for step in steps) + unused.seconds)
+            rows = await target.complete(
+                [context.ids[-1], *draft.tokens], [ROOT, *(parent + 1 for parent in draft.parents)], drafter.taps
+            )
+            clock.lap("forward")
+            verdict = _decide(draft, rows.logits, context, clock, drafter.rule)
+            target.keep([0, *(node + 1 for node in verdict.path)])
+            clock.lap("keep")
+            round = _finish(draft, verdict, rows.logits, context, clock, held_back)
+            policy.observe(steps, round)
+            yield round
+    finally:
+        policy.end()
+
+
+async def _collect(drafter: Drafter, policy: LengthPolicy, context: Context) -> tuple[list[Step], Unused]:
+    """Pull a step or more while there is room for them and the target's own token; an end of sequence ends a chain."""
+    steps: list[Step] = []
+    if context.room <= 1:
+        return steps, Unused()
+    async with aclosing(drafter.draft(context)) as source:
+        while len(steps) < context.room - 1 and not (steps and policy.should_stop(steps)):
+            step = await anext(source, None)
+            if step is None:
+                break
+            steps.append(step)
+            if all(token in context.eos for token in step.tokens):
+                break
+    return steps, drafter.unused
+
+
+def _decide(draft: Draft, logits: Tensor, context: Context, clock: _Clock, rule: Rule | None = None) -> Verdict:
+    verdict = (rule or verify)(draft, _row_laws(logits, context, clock), context.chance, len(context.ids))
+    clock.lap("decide")
+    return verdict
+
+
+def _finish(
+    draft: Draft, verdict: Verdict, logits: Tensor, context: Context, clock: _Clock, held_back: bool = False
+) -> Round:
+    start = len(context.ids)
+    tokens = context.extend(verdict.tokens)
+    rows = [0, *(node + 1 for node in verdict.path)][: len(tokens)]
+    return Round(
+        tokens=tokens,
+        draft=draft,
+        verdict=verdict,
+        start=start,
+        prefill=start == context.prompt_length,
+        timing=Timing(**clock.seconds),
+        logits=logits[rows] if context.keep_logits else None,
+        held_back=held_back,
+    )
+
+
+@final
+class _Clock:
+    """A stop watch with named laps."""
+
+    def __init__(self) -> None:
+        self.seconds: dict[str, float] = {}
+        self._last = perf_counter()
+
+    def lap(self, name: str) -> None:
+        now = perf_counter()
+        self.add(name, now - self._last)
+        self._last = now
+
+    def add(self, name: str, seconds: float) -> None:
+        self.seconds[name] = self.seconds.get(name, 0.0) + seconds
+
+
+def _row_laws(logits: Tensor, context: Context, clock: _Clock) -> RowLaw:
+    """The target's law by row. Greedy rows without history are read off together, in one transfer."""
+    sampling = context.sampling
+    begun = perf_counter()
+    if sampling.temperature == 0 and not sampling.uses_history:
+        best = greedy_tokens(logits)
+        clock.add("law", perf_counter() - begun)
+        return lambda row, drafted: PointMass(best[row])
+
+    def row_law(row: int, drafted: tuple[int, ...]) -> Law:
+        begun = perf_counter()
+        prefix = [*context.ids, *drafted] if sampling.uses_history else ()
+        own = law(logits[row], sampling, prefix, context.prompt_length)
+        clock.add("law", perf_counter() - begun)
+        return own
+
+    return row_law

@@ -1,0 +1,172 @@
+"""The driver: it runs the forwards that coroutines ask for, those of many requests packed together.
+
+No asyncio is needed: a driver calls `coroutine.send`. Verifications wait while drafts are pending, else the requests fall
+out of phase and the packed forwards shrink. A request that fails or is cancelled leaves the others as they are.
+"""
+
+from __future__ import annotations
+
+from collections.abc import AsyncGenerator, Coroutine, Hashable, Iterator
+from dataclasses import dataclass
+from typing import Generic, TypeVar, final
+
+from ..models.packed.request import Request, Rows
+
+K = TypeVar("K", bound=Hashable)
+T = TypeVar("T")
+
+
+class Cancelled(BaseException):
+    """Thrown into a source that waits for a forward when it is cancelled; let it pass."""
+
+
+@dataclass(frozen=True, slots=True)
+class Event(Generic[K, T]):
+    """What came out of a source: a value, or its end, with the error that ended it if there was one."""
+
+    key: K
+    value: T | None = None
+    error: Exception | None = None
+
+    @property
+    def ended(self) -> bool:
+        return self.value is None
+
+
+@final
+class _Task(Generic[T]):
+    """A source and the forward that it waits for."""
+
+    def __init__(self, source: AsyncGenerator[T]) -> None:
+        self.source = source
+        self.request: Request | None = None
+        self.answer: Rows | Exception | None = None
+        self._coroutine: Coroutine[Request, Rows | None, T] | None = None
+
+    def advance(self) -> T | None:
+        """Run up to the next request (None) or the next value. Raises StopAsyncIteration at the end."""
+        if self._coroutine is None:
+            self._coroutine = self.source.__anext__()
+        answer, self.answer = self.answer, None
+        assert self._coroutine is not None
+        try:
+            if isinstance(answer, Exception):
+                self.request = self._coroutine.throw(answer)
+            else:
+                self.request = self._coroutine.send(answer)
+            return None
+        except StopIteration as done:
+            self._coroutine = None
+            return done.value  # type: ignore[no-any-return]
+
+    def close(self) -> None:
+        """Close the source where it stands; its `finally` blocks don't await."""
+        if self._coroutine is not None:
+            try:
+                # not GeneratorExit: Python 3.11 doesn't pass that on to the generators awaited inside
+                self._coroutine.throw(Cancelled())
+            except (Cancelled, StopIteration, StopAsyncIteration):
+                pass
+        try:
+            self.source.aclose().send(None)
+        except StopIteration:
+            pass
+
+
+@final
+class Batch(Generic[K, T]):
+    """Sources in flight together. Values must not be None."""
+
+    def __init__(self) -> None:
+        self._tasks: dict[K, _Task[T]] = {}
+        self._cancelled: set[K] = set()
+
+    def __len__(self) -> int:
+        return len(self._tasks)
+
+    def add(self, key: K, source: AsyncGenerator[T]) -> None:
+        """Let source take part from the next step on."""
+        if key in self._tasks:
+            raise ValueError(f"request {key!r} is in flight already")
+        self._tasks[key] = _Task(source)
+
+    def cancel(self, key: K) -> None:
+        """Close a source; nothing more comes from it, and the others go on. One that has ended stays as it is."""
+        self._cancelled.add(key)
+        if (task := self._tasks.pop(key, None)) is not None:
+            task.close()
+
+    def close(self) -> None:
+        for key in list(self._tasks):
+            self.cancel(key)
+
+    def step(self) -> list[Event[K, T]]:
+        """Run one packed forward, the most urgent, and what follows from it up to the next forwards."""
+        self._execute(self._urgent())
+        events: list[Event[K, T]] = []
+        for key, task in list(self._tasks.items()):
+            events.extend(self._advance(key, task))
+        return events
+
+    def run(self) -> Iterator[Event[K, T]]:
+        """All events until every source has ended. A consumer may add and cancel between two of them."""
+        while self._tasks:
+            for event in self.step():
+                if event.key not in self._cancelled:
+                    yield event
+            self._cancelled.clear()
+
+    def _advance(self, key: K, task: _Task[T]) -> Iterator[Event[K, T]]:
+        while task.request is None:
+            try:
+                value = task.advance()
+            except StopAsyncIteration:
+                del self._tasks[key]
+                yield Event(key)
+            except Exception as error:
+                del self._tasks[key]
+                yield Event(key, error=error)
+            else:
+                if value is not None:
+                    yield Event(key, value)
+                continue
+            return
+
+    def _urgent(self) -> list[_Task[T]]:
+        """The waiting tasks whose forward comes next: drafts before verifications, and only such as can be packed."""
+        waiting = [task for task in self._tasks.values() if task.request is not None]
+        drafting = [task for task in waiting if task.request and task.request.drafting]
+        groups: dict[Hashable, list[_Task[T]]] = {}
+        for task in drafting or waiting:
+            assert task.request is not None
+            groups.setdefault(task.request.packs_with, []).append(task)
+        return max(groups.values(), key=len, default=[])
+
+    def _execute(self, tasks: list[_Task[T]]) -> None:
+        requests = [task.request for task in tasks if task.request is not None]
+        if not requests:
+            return
+        try:
+            answers: list[Rows | Exception] = [*requests[0].runner.execute(requests)]
+        except Exception as error:
+            if len(tasks) > 1:
+                for task in tasks:
+                    self._execute([task])
+                return
+            answers = [error]
+        for task, answer in zip(tasks, answers, strict=True):
+            task.request, task.answer = None, answer
+
+
+def drive(source: AsyncGenerator[T]) -> Iterator[T]:
+    """Run one source alone. Closing the iterator closes the source."""
+    batch: Batch[None, T] = Batch()
+    batch.add(None, source)
+    try:
+        for event in batch.run():
+            if event.error is not None:
+                raise event.error
+            if event.value is not None:
+                yield event.value
+    finally:
+        batch.close()

@@ -1,0 +1,140 @@
+"""From a row of logits to the law that is drawn from: the one place where temperature, filters and penalties act.
+
+Order, as in transformers: processors that come before penalties; repetition, frequency and presence penalties, no-repeat
+n-gram, the other processors; then temperature, top-k, top-p, min-p, warpers. At temperature 0 the law is a point mass on the
+best token left by the first group, the lowest id among equals. A history-dependent step sees the full prefix of its own row,
+drafted tokens included.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+import torch
+from torch import Tensor
+
+from ..errors import InvalidLogits
+from .law import Categorical, Law, PointMass
+from .values import Processor, Sampling
+
+# Among how many of the best tokens the edge of top-p is looked for before all are sorted.
+NUCLEUS = 512
+
+
+def law(logits: Tensor, sampling: Sampling, prefix: Sequence[int] = (), prompt_length: int = 0) -> Law:
+    """The law of the token that follows prefix, from its row of logits [V].
+
+    prefix is read only if sampling.uses_history. Raises InvalidLogits on NaN and on a row that allows no token.
+    """
+    return _law(processed(logits, sampling, prefix, prompt_length), sampling, logits)
+
+
+def ranked(
+    logits: Tensor, sampling: Sampling, n: int, prefix: Sequence[int] = (), prompt_length: int = 0
+) -> tuple[Law, list[tuple[int, float]]]:
+    """The law of a row, and its n most probable tokens with their probabilities, the best first; none of probability 0.
+
+    At temperature 0, where the law is a point mass, they are those of the softmax of the processed row. Raises what law
+    raises.
+    """
+    scores = processed(logits, sampling, prefix, prompt_length)
+    own = _law(scores, sampling, logits)
+    probs = own.probs if isinstance(own, Categorical) else scores.float().softmax(-1)
+    values, tokens = probs.topk(min(n, probs.shape[-1]))
+    return own, [(token, p) for token, p in zip(tokens.tolist(), values.tolist(), strict=True) if p > 0]
+
+
+def greedy_tokens(logits: Tensor) -> list[int]:
+    """The best token of each row [n, V], the lowest id among equals; equal to law at temperature 0 without history."""
+    best, tokens = logits.max(-1)
+    for value in best.tolist():
+        _check(value)
+    return [int(token) for token in tokens.tolist()]
+
+
+def _law(scores: Tensor, sampling: Sampling, logits: Tensor) -> Law:
+    """The law of processed scores [V], which were made of logits."""
+    best, token = scores.max(-1)
+    value = float(best)
+    if value != value and not bool(logits.isnan().any()):
+        raise InvalidLogits("no token is allowed here: the processors made NaN of the scores")
+    _check(value)
+    if sampling.temperature == 0:
+        return PointMass(int(token))
+    if float(best) == torch.inf:
+        raise InvalidLogits("a logit is +inf, so the row has no softmax; check the model's dtype, or decode greedily")
+    return Categorical(warped(scores, sampling).softmax(-1))
+
+
+def processed(logits: Tensor, sampling: Sampling, prefix: Sequence[int], prompt_length: int) -> Tensor:
+    """Logits [V] after penalties and processors, before temperature and filters; float32 unless nothing acts."""
+    if not sampling.uses_history:
+        return logits
+    ids = torch.tensor(prefix, dtype=torch.long, device=logits.device)
+    scores = _called(sampling.before_penalties, ids, logits.float().clone())
+    known = scores.shape[0]  # a draft's vocabulary may be the smaller one
+    if sampling.repetition_penalty != 1:
+        seen = ids[ids < known].unique()
+        values = scores[seen]
+        factor = sampling.repetition_penalty
+        scores[seen] = torch.where(values > 0, values / factor, values * factor)
+    if sampling.frequency_penalty or sampling.presence_penalty:
+        counts = torch.bincount(ids[prompt_length:], minlength=known)[:known]
+        scores -= sampling.frequency_penalty * counts + sampling.presence_penalty * (counts > 0)
+    if sampling.no_repeat_ngram:
+        scores[[token for token in _repeating(prefix, sampling.no_repeat_ngram) if token < known]] = -torch.inf
+    return _called(sampling.processors, ids, scores)
+
+
+def _called(processors: Sequence[Processor], ids: Tensor, scores: Tensor) -> Tensor:
+    for processor in processors:
+        scores = processor(ids[None], scores[None])[0]
+    return scores
+
+
+def warped(scores: Tensor, sampling: Sampling) -> Tensor:
+    """Scores [V] after temperature, top-k, top-p, min-p and warpers, in float32; what is filtered out is -inf."""
+    scores = scores.float() / sampling.temperature
+    if 0 < sampling.top_k < scores.shape[-1]:
+        scores = scores.masked_fill(scores < scores.topk(sampling.top_k).values[-1], -torch.inf)
+    if sampling.top_p < 1:
+        scores = _nucleus(scores, sampling.top_p)
+    if sampling.min_p > 0:
+        probs = scores.softmax(-1)
+        scores = scores.masked_fill(probs < sampling.min_p * probs.max(), -torch.inf)
+    for warper in sampling.warpers:
+        scores = warper(scores.new_zeros((1, 0), dtype=torch.long), scores[None])[0]
+    return scores
+
+
+def _nucleus(scores: Tensor, top_p: float) -> Tensor:
+    """Scores [V] with -inf outside the most probable tokens that hold top_p.
+
+    Nearly always these are few, and then their edge is found without sorting the vocabulary, which takes milliseconds.
+    """
+    if scores.shape[-1] > NUCLEUS:
+        best = scores.topk(NUCLEUS).values
+        held = (best - scores.logsumexp(-1)).exp().cumsum(-1)
+        last = int((held < top_p).sum())  # the token that completes the share
+        if last + 1 < NUCLEUS and best[last] > best[last + 1]:
+            return scores.masked_fill(scores < best[last], -torch.inf)
+    # ascending, as transformers does: a tie at the edge keeps the same tokens as there
+    values, order = scores.sort(descending=False)
+    out = values.softmax(-1).cumsum(-1) <= 1 - top_p
+    out[-1] = False
+    return scores.masked_fill(torch.zeros_like(out).scatter_(0, order, out), -torch.inf)
+
+
+def _repeating(prefix: Sequence[int], size: int) -> list[int]:
+    """The tokens that would complete an n-gram of this size for the second time."""
+    if len(prefix) + 1 < size:
+        return []
+    tail = tuple(prefix[len(prefix) - size + 1 :])
+    return [prefix[end] for end in range(size - 1, len(prefix)) if tuple(prefix[end - size + 1 : end]) == tail]
+
+
+def _check(best: float) -> None:
+    if best != best:
+        raise InvalidLogits("the model's logits contain NaN; check its weights and dtype")
+    if best == -torch.inf:
+        raise InvalidLogits("no token is allowed here: every logit is -inf after the processors")

@@ -1,0 +1,132 @@
+"""One request's answer, folded from its rounds: text, ids, log-probabilities, statistics."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass, field, replace
+from typing import Any, final
+
+from torch import Tensor
+
+from ..core.sampling import processed, warped
+from ..core.values import Context, Round
+from .stats import Stats
+from .text import TextStream
+
+
+@dataclass(frozen=True, slots=True)
+class TokenLogprob:
+    """An emitted token's log-probability under the target, and the most probable possible tokens there, best first."""
+
+    token: int
+    logprob: float
+    top: tuple[tuple[int, float], ...] = ()
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Result:
+    """ids are the new tokens, with the end of sequence where there is one; text leaves out it and any stop string.
+
+    ids end with the token that completes a stop string, logprobs (None unless asked for) with the same. finish_reason is
+    "stop" or "length". text is None without a tokenizer. applied: the options that were in force, the checkpoint's and
+    the request's; "checkpoint" lists the fields of the checkpoint's generation config that had a part in it.
+    """
+
+    text: str | None
+    ids: tuple[int, ...]
+    logprobs: tuple[TokenLogprob, ...] | None
+    stats: Stats
+    finish_reason: str
+    prompt_tokens: int
+    applied: Mapping[str, Any] = field(default_factory=dict)
+
+
+@dataclass(frozen=True, slots=True)
+class Piece:
+    """A piece of a stream: text that became certain with ids. drafted: they were accepted from a draft.
+
+    The pieces' texts join to the result's text; the last piece carries the result.
+    """
+
+    text: str
+    ids: tuple[int, ...]
+    drafted: bool = False
+    result: Result | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class LogprobOptions:
+    """top: how many alternatives besides the token. processed: after penalties and filters, else the raw log-softmax."""
+
+    top: int = 0
+    processed: bool = False
+
+
+@final
+class Answer:
+    """Takes rounds in, gives pieces out."""
+
+    def __init__(
+        self,
+        context: Context,
+        tokenizer: Any | None,
+        stop: Sequence[str] = (),
+        logprobs: LogprobOptions | None = None,
+        applied: Mapping[str, Any] | None = None,
+    ) -> None:
+        self._context = context
+        self._applied = {} if applied is None else applied
+        self._text = None if tokenizer is None else TextStream(tokenizer, stop)
+        self._logprob_options = logprobs
+        self._logprobs: list[TokenLogprob] = []
+        self._ids: list[int] = []
+        self._texts: list[str] = []
+        self._stats = Stats()
+
+    def stopped(self) -> bool:
+        """Whether a stop string was completed: no more rounds are wanted."""
+        return self._text is not None and self._text.found is not None
+
+    def take(self, round: Round) -> Iterator[Piece]:
+        """The round's tokens one at a time, as far as the answer goes."""
+        used = 0
+        for i, token in enumerate(round.tokens):
+            used += 1
+            if self._logprob_options is not None and round.logits is not None:
+                self._logprobs.append(self._logprob(round.logits[i], token, self._logprob_options))
+            self._ids.append(token)
+            text = "" if self._text is None else self._text.push(token)
+            self._texts.append(text)
+            yield Piece(text, (token,), drafted=i < len(round.verdict.path))
+            if self.stopped():
+                break
+        self._stats.add(replace(round, tokens=round.tokens[:used]))
+
+    def end(self) -> Piece:
+        """The rest of the text and the result."""
+        rest = "" if self._text is None else self._text.flush()
+        self._texts.append(rest)
+        result = Result(
+            text=None if self._text is None else "".join(self._texts),
+            ids=tuple(self._ids),
+            logprobs=None if self._logprob_options is None else tuple(self._logprobs),
+            stats=self._stats,
+            finish_reason="stop" if self.stopped() else self._context.finish_reason or "length",
+            prompt_tokens=self._context.prompt_length,
+            applied=self._applied,
+        )
+        return Piece(rest, (), result=result)
+
+    def _logprob(self, logits: Tensor, token: int, options: LogprobOptions) -> TokenLogprob:
+        scores = logits.float()
+        if options.processed:
+            sampling, prompt_length = self._context.sampling, self._context.prompt_length
+            prefix = [*self._context.ids[:prompt_length], *self._ids]
+            scores = processed(logits, sampling, prefix, prompt_length).float()
+            scores = warped(scores, sampling) if sampling.temperature else scores
+        values = scores.log_softmax(-1)
+        best = values.topk(min(options.top, values.shape[-1]))
+        alternatives = zip(best.indices.tolist(), best.values.tolist(), strict=True)
+        top = tuple((other, value) for other, value in alternatives if value > -math.inf)
+        return TokenLogprob(token, float(values[token]), top)

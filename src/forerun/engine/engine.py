@@ -1,0 +1,329 @@
+"""The engine: a model, a drafter and a policy; prompts in, text out."""
+
+from __future__ import annotations
+
+import sys
+import warnings
+from collections import deque
+from collections.abc import AsyncGenerator, Callable, Iterable, Iterator, Mapping, Sequence
+from contextlib import aclosing, contextmanager
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any, final
+
+import torch
+
+from ..core.chance import Seeded
+from ..core.decode import decode
+from ..core.drive import Batch, Event
+from ..core.identity import Identity
+from ..core.processors import PROMISE
+from ..core.values import Context, Round
+from ..drafters.base import Drafter, DrafterFactory, Parts, drafting_pool
+from ..drafters.none import NoDraft
+from ..errors import UnsupportedOption
+from ..models.files.classifier_heads import Pair
+from ..models.loading.follow import check_text_is_not_random, follow
+from ..models.loading.given_tokenizer import as_tokenizer
+from ..models.loading.load import Loaded, open_model
+from ..models.loading.padding import Padding, padding_of
+from ..models.packed.plan import FULL, LayerPlan
+from ..models.packed.pool import Pool
+from ..models.packed.runner import HFRunner, Runner
+from ..models.packed.sequence import Sequence as Target
+from ..policies.base import PolicyFactory
+from .answer import Answer, Piece, Result
+from .generation_config.defaults import CheckpointDefaults, read_defaults
+from .generation_config.processors import Place
+from .generation_config.sampling import with_checkpoint
+from .methods import drafter_factory, policy_factory
+from .option_values import whole_number
+from .options import Options, applied_options, given_options, options_from
+from .prompts.forms import encode, is_many, split
+
+MAX_BATCH = 16
+
+
+@dataclass(frozen=True, slots=True)
+class _Job:
+    """A prompt on its way to an answer. alone: its processors may keep state that another request would change."""
+
+    context: Context
+    answer: Answer
+    speculate: bool
+    alone: bool
+
+
+@final
+class Engine:
+    """Answers prompts through the speculative loop. Make one with forerun.load."""
+
+    def __init__(
+        self, loaded: Loaded, parts: Parts, pools: Sequence[Pool], drafter: DrafterFactory, policy: PolicyFactory
+    ) -> None:
+        self.tokenizer = loaded.tokenizer
+        self.runner = loaded.runner
+        self.eos = loaded.eos
+        self.name = loaded.name
+        self.identity = loaded.identity
+        self.drafter = drafter
+        self._loaded = loaded
+        self._parts = parts
+        self._pools = pools
+        self._policy = policy
+        self._check_pair()
+
+    def generate(self, prompt: Any, *, max_batch: int | None = MAX_BATCH, **options: Any) -> Any:
+        """Answer a prompt (text, messages or token ids) with a Result, or a list of prompts with a list of Results.
+
+        A batch of ids [B, n], or what a tokenizer gives for several texts, is such a list; its padding is left out.
+        options are the fields of options.Options; one that is left out, or None, is as the checkpoint's generation config
+        says, else the default. Up to max_batch prompts share each forward, and each accepts its own number of tokens. Raises
+        ValueError before anything runs if a prompt or an option is no good.
+        """
+        many = is_many(prompt)
+        prompts = split(prompt, self._padding()) if many else [prompt]
+        results = dict(self.each(((one, options) for one in prompts), max_batch=max_batch))
+        ordered = [results[index] for index in range(len(prompts))]
+        return ordered if many else ordered[0]
+
+    def each(
+        self, requests: Iterable[tuple[Any, Mapping[str, Any]]], *, max_batch: int | None = MAX_BATCH
+    ) -> Iterator[tuple[int, Result]]:
+        """Answer prompts, each with its own options: (number of the request, Result) in the order in which they end.
+
+        Up to max_batch of them share each forward. Everything is checked before anything runs; raises what generate
+        raises. Closing the iterator ends the requests.
+        """
+        size = MAX_BATCH if max_batch is None else whole_number("max_batch", max_batch)
+        if size < 1:
+            raise ValueError(f"max_batch must be at least 1, got {size}")
+        jobs = [self._job(prompt, options) for prompt, options in requests]
+        return ((index, piece.result) for index, piece in self._run(jobs, size) if piece.result is not None)
+
+    def stream(self, prompt: Any, **options: Any) -> Iterator[Piece]:
+        """Answer one prompt piece by piece; the last piece carries the Result. Closing the iterator ends the request."""
+        many = is_many(prompt)
+        prompts = split(prompt, self._padding()) if many else [prompt]
+        if len(prompts) > 1 or (many and isinstance(prompt, Sequence)):
+            raise UnsupportedOption("stream takes one prompt; use generate for several at once")
+        jobs = [self._job(prompts[0], options)]
+        return (piece for _, piece in self._run(jobs, 1))
+
+    def using(
+        self,
+        drafter: str | DrafterFactory,
+        policy: str | PolicyFactory = "fixed",
+        *,
+        drafter_options: Mapping[str, Any] | None = None,
+        policy_options: Mapping[str, Any] | None = None,
+    ) -> Engine:
+        """An engine on the same model, loaded once, with another method. Raises what load raises."""
+        make_policy = policy_factory(policy, policy_options)
+        make_drafter = drafter_factory(drafter, drafter_options, self._parts)
+        return Engine(self._loaded, self._parts, self._pools, make_drafter, make_policy)
+
+    async def rounds(self, context: Context, speculate: bool = True) -> AsyncGenerator[Round]:
+        """decode on a sequence of the pool, which goes back whatever happens. For a driver (drive.py)."""
+        with self.lent(context.ids, speculate) as (sequence, drafter):
+            async with aclosing(decode(sequence, drafter, self._policy(), context)) as rounds:
+                async for round in rounds:
+                    yield round
+
+    @contextmanager
+    def lent(self, ids: Sequence[int], speculate: bool = True) -> Iterator[tuple[Target, Drafter]]:
+        """A sequence of the pool for a text that begins so, and a drafter on it; both go back whatever happens."""
+        sequence = self._parts.target.take(ids)
+        drafter = self.drafter(sequence) if speculate else NoDraft()
+        try:
+            yield sequence, drafter
+        finally:
+            drafter.close()
+            self._parts.target.give(sequence)
+
+    @property
+    def pair(self) -> Pair:
+        """The target and the drafter, as what is trained for both of them knows them."""
+        with self.lent(()) as (_, drafter):
+            return Pair(self.identity, drafter.identity)
+
+    @property
+    def lossy(self) -> bool:
+        """Whether the drafter verifies by a rule of its own, so that sampled text doesn't follow the model's law."""
+        with self.lent(()) as (_, drafter):
+            return drafter.rule is not None
+
+    def forget(self) -> None:
+        """Drop the keys and values kept for later turns, so that the next prompt is computed from its first token."""
+        for pool in self._pools:
+            pool.clear()
+
+    def follow(self) -> None:
+        """Bring model objects that changed since they were loaded up to date; generate, each and stream do so by themselves.
+
+        Keys and values of weights that were written in place are dropped. Of a write through `.data` that changes a few
+        numbers only, forget is to be told. Raises UnsupportedModel where a changed model can't be run exactly.
+        """
+        keeps = not all(pool.empty for pool in self._pools)
+        for runner in self._runners():
+            follow(runner, thoroughly=keeps)
+        check_text_is_not_random(self.runner)
+
+    @property
+    def outdated(self) -> bool:
+        """Whether a model object is another than the one that was loaded, apart from the values of its parameters."""
+        return any(isinstance(runner, HFRunner) and runner.watch.changed() for runner in self._runners())
+
+    def _runners(self) -> list[Runner]:
+        return list(dict.fromkeys(pool.runner for pool in self._pools))
+
+    def _padding(self) -> Padding:
+        """What pads a batch of ids now: the generation config and the tokenizer are the user's, and change."""
+        return padding_of(self._loaded.generation_config(), self.tokenizer)
+
+    def _check_pair(self) -> None:
+        trained_for = self._policy().trained_for
+        if trained_for is not None:
+            trained_for.check(self.pair, "policy")
+
+    @property
+    def checkpoint_defaults(self) -> CheckpointDefaults:
+        """What the checkpoint's generation config asks of requests that leave it open. Raises what read_defaults raises."""
+        return read_defaults(self._loaded.generation_config())
+
+    def _job(self, prompt: Any, given: Mapping[str, Any]) -> _Job:
+        asked = given_options(given)
+        ids = self._ids(prompt)
+        defaults = self.checkpoint_defaults if asked.get("generation_config", True) else CheckpointDefaults()
+        options = options_from(asked, defaults.options_after(len(ids)), defaults.options_if_drawn)
+        if options.stop_strings() and self.tokenizer is None:
+            raise UnsupportedOption("stop strings need a tokenizer; load the model with one, or pass stop=()")
+        if not options.max_new_tokens and "max_new_tokens" not in asked:
+            raise ValueError(
+                f"the prompt has {len(ids)} tokens and the checkpoint's generation config ends texts at "
+                f"max_length={defaults.max_length}; give max_new_tokens"
+            )
+        context, fields = self._context(ids, options, defaults, asked)
+        applied = applied_options(options, defaults, asked, fields)
+        answer = Answer(context, self.tokenizer, options.stop_strings(), options.logprob_options(), applied)
+        if (doubt := options.doubt()) is not None:
+            warnings.warn(f"nothing is drafted: {doubt}; {PROMISE}", stacklevel=4)
+        return _Job(context, answer, options.speculate and doubt is None, alone=doubt is not None)
+
+    def _run(self, jobs: list[_Job], max_batch: int) -> Iterator[tuple[int, Piece]]:
+        waiting, alone = deque(range(len(jobs))), False
+        batch: Batch[int, Round] = Batch()
+        try:
+            while True:
+                added: list[int] = []
+                while waiting and len(batch) + len(added) < max_batch:
+                    if (len(batch) or added) and (alone or jobs[waiting[0]].alone):
+                        break
+                    added.append(waiting.popleft())
+                    alone = jobs[added[-1]].alone
+                if added:
+                    self.follow()
+                for index in added:
+                    batch.add(index, self.rounds(jobs[index].context, jobs[index].speculate))
+                if not len(batch):
+                    return
+                for event in batch.step():
+                    if event.error is not None:
+                        raise event.error
+                    for piece in self._take(event, jobs, batch):
+                        yield event.key, piece
+        finally:
+            batch.close()
+
+    def _take(self, event: Event[int, Round], jobs: list[_Job], batch: Batch[int, Round]) -> Iterator[Piece]:
+        answer = jobs[event.key].answer
+        if answer.stopped():
+            return
+        if event.value is None:
+            yield answer.end()
+            return
+        yield from answer.take(event.value)
+        if answer.stopped():
+            batch.cancel(event.key)
+            yield answer.end()
+
+    def _ids(self, prompt: Any) -> list[int]:
+        ids = encode(prompt, self.tokenizer, self._padding())
+        for token in ids:
+            if not 0 <= token < self.runner.vocab_size:
+                raise ValueError(f"token ids must be in 0..{self.runner.vocab_size - 1}, got {token}")
+        return ids
+
+    def _context(
+        self, ids: list[int], options: Options, defaults: CheckpointDefaults, given: Mapping[str, Any]
+    ) -> tuple[Context, list[str]]:
+        """The request, and the fields of the checkpoint's generation config that its processors are made of."""
+        seed = int(torch.randint(2**63 - 1, ())) if options.seed is None else options.seed
+        stop_tokens = options.stop_tokens(self.runner.vocab_size)
+        limit = min(len(ids) + options.max_new_tokens, self.runner.max_length or sys.maxsize)
+        ends = self.eos | defaults.ends
+        place = Place(ids, limit, ends | stop_tokens, self.runner.vocab_size, self.runner.device)
+        sampling, fields = with_checkpoint(options.sampling(), defaults, place, given)
+        context = Context(
+            ids=ids,
+            chance=Seeded(seed),
+            sampling=sampling,
+            max_new_tokens=options.max_new_tokens,
+            max_length=self.runner.max_length,
+            eos=stop_tokens if options.ignore_eos else stop_tokens | ends,
+            keep_logits=options.logprobs is not None,
+        )
+        return context, fields
+
+
+def load(
+    model: str | Path | Any,
+    tokenizer: Any | None = None,
+    drafter: str | DrafterFactory = "none",
+    policy: str | PolicyFactory = "fixed",
+    *,
+    drafter_options: Mapping[str, Any] | None = None,
+    policy_options: Mapping[str, Any] | None = None,
+    dtype: str | torch.dtype | None = None,
+    device: str | torch.device | None = None,
+    weights: str = "",
+    runner: str = "auto",
+    trust_remote_code: bool = False,
+) -> Engine:
+    """An engine for a model: "smollm2", a directory, a GGUF file, a hub name, or a loaded transformers model.
+
+    tokenizer is loaded, a path or a name, or a bare tokenizers.Tokenizer; by default the model's own, if it has a name.
+    drafter and policy are registered names with their options, or factories of your own. weights holds the matrices in a
+    smaller form: bf16, int8, int4. runner "auto" takes the lean decoder where it applies, "lean" insists on it, "hf" runs
+    transformers' own modules. A model object is left as it is, on its own modules. Raises a ForerunError, or ValueError,
+    that says what is wrong before anything is generated.
+    """
+    pools: list[Pool] = []
+    place: dict[str, Any] = {"dtype": dtype, "device": device, "trust_remote_code": trust_remote_code}
+
+    kept: dict[str, tuple[Pool, dict[str, int] | None]] = {}  # draft models by name: methods to compare share one
+
+    def opened(other: Any) -> tuple[Pool, dict[str, int] | None]:
+        named = isinstance(other, str | Path)
+        if named and str(other) in kept:
+            return kept[str(other)]
+        draft = open_model(other, **{**place, **({"weights": weights, "runner": runner} if named else {})})
+        found = open_pool(draft.runner, draft.identity), draft.vocabulary
+        if named:
+            kept[str(other)] = found
+        return found
+
+    def open_pool(runner: Runner, identity: Identity | None = None, plan: LayerPlan = FULL) -> Pool:
+        pools.append(drafting_pool(runner, identity, plan))
+        return pools[-1]
+
+    make_policy = policy_factory(policy, policy_options)
+    given = as_tokenizer(tokenizer, trust_remote_code)
+    loaded = open_model(model, tokenizer=given, weights=weights, runner=runner, **place)
+    pools.append(Pool(loaded.runner))
+    parts = Parts(pools[0], loaded.identity, loaded.vocabulary, opened, _encoder(loaded.tokenizer), open_pool)
+    return Engine(loaded, parts, pools, drafter_factory(drafter, drafter_options, parts), make_policy)
+
+
+def _encoder(tokenizer: Any | None) -> Callable[[str], list[int]] | None:
+    return None if tokenizer is None else lambda text: list(tokenizer(text, add_special_tokens=False).input_ids)

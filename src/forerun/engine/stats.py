@@ -1,0 +1,164 @@
+"""Statistics of speculation: a fold over rounds, and nothing else.
+
+Names as in SpecDec++ (arXiv 2405.19715): discard rate = drafted tokens thrown away per emitted token; verification rate =
+target forwards per emitted token. Both leave the prefill and its token out, so they are properties of decoding alone.
+"""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Iterable
+from typing import Any, final
+
+from ..core.values import ROOT, Draft, Round
+
+COUNTS = (
+    *("tokens", "rounds", "drafted", "accepted", "held_back", "switches"),
+    *("draft_forwards", "merged", "rows_saved", "invalid_rows", "_first_tokens"),
+)
+SECONDS = (
+    "prefill_seconds",
+    "draft_seconds",
+    "draft_forward_seconds",
+    "verify_seconds",
+    "forward_seconds",
+    "law_seconds",
+    "keep_seconds",
+)
+
+
+@final
+class Stats:
+    """Counts and times of the rounds seen so far.
+
+    held_back: rounds for which the policy asked for no draft; switches: how often a request went over to such rounds or
+    back from them. draft_forwards, merged, rows_saved and invalid_rows add up core.Effort, that of forwards which gave no
+    step included; drafted counts the nodes that were verified, merged ones among them.
+    """
+
+    def __init__(self, rounds: Iterable[Round] = ()) -> None:
+        self.tokens = 0
+        self.rounds = 0
+        self.drafted = 0
+        self.accepted = 0
+        self.held_back = 0
+        self.switches = 0
+        self.draft_forwards = 0
+        self.merged = 0
+        self.rows_saved = 0
+        self.invalid_rows = 0
+        self.prefill_seconds = 0.0
+        self.draft_seconds = 0.0
+        self.draft_forward_seconds = 0.0
+        self.verify_seconds = 0.0
+        self.forward_seconds = 0.0
+        self.law_seconds = 0.0
+        self.keep_seconds = 0.0
+        self._tried: Counter[int] = Counter()
+        self._right: Counter[int] = Counter()
+        self._first_tokens = 0
+        self._holding: bool | None = None
+        for round in rounds:
+            self.add(round)
+
+    def add(self, round: Round) -> None:
+        """Take in one round; the first round of a request is its prefill."""
+        self.tokens += len(round.tokens)
+        if round.prefill:
+            self._holding = None
+            self._first_tokens += len(round.tokens)
+            self.prefill_seconds += round.timing.verify
+            return
+        self.rounds += 1
+        self.drafted += len(round.draft)
+        self.accepted += len(round.verdict.path)
+        self.draft_forwards += round.draft.effort.forwards
+        self.merged += round.draft.effort.merged
+        self.rows_saved += round.draft.effort.saved
+        self.invalid_rows += round.draft.effort.invalid
+        self.held_back += round.held_back
+        self.switches += self._holding is not None and self._holding != round.held_back
+        self._holding = round.held_back
+        self.draft_seconds += round.timing.draft
+        self.draft_forward_seconds += round.timing.draft_forward
+        self.verify_seconds += round.timing.verify
+        self.forward_seconds += round.timing.forward
+        self.law_seconds += round.timing.law
+        self.keep_seconds += round.timing.keep
+        for depth in range(_levels_tried(round.draft, round.verdict.path)):
+            self._tried[depth] += 1
+            self._right[depth] += depth < len(round.verdict.path)
+
+    def merge(self, other: Stats) -> None:
+        """Add another request's counts to these."""
+        for name in (*COUNTS, *SECONDS):
+            setattr(self, name, getattr(self, name) + getattr(other, name))
+        self._tried.update(other._tried)
+        self._right.update(other._right)
+
+    @property
+    def decoded(self) -> int:
+        """Emitted tokens behind the prefill's own."""
+        return self.tokens - self._first_tokens
+
+    @property
+    def rows_verified(self) -> int:
+        """Rows of the target's forwards, the prefill's aside: each round's pending token and its draft."""
+        return self.drafted + self.rounds
+
+    @property
+    def tokens_per_round(self) -> float:
+        return _ratio(self.decoded, self.rounds)
+
+    @property
+    def acceptance(self) -> float:
+        """Accepted over drafted nodes; drafts behind a rejection count as rejected."""
+        return _ratio(self.accepted, self.drafted)
+
+    @property
+    def acceptance_per_position(self) -> tuple[float, ...]:
+        """For each position of a draft: how often it was right, given that all before it were."""
+        return tuple(self._right[depth] / self._tried[depth] for depth in sorted(self._tried))
+
+    @property
+    def discard_rate(self) -> float:
+        return _ratio(self.drafted - self.accepted, self.decoded)
+
+    @property
+    def verification_rate(self) -> float:
+        return _ratio(self.rounds, self.decoded)
+
+    @property
+    def decode_seconds(self) -> float:
+        return self.draft_seconds + self.verify_seconds
+
+    def as_dict(self) -> dict[str, Any]:
+        return {
+            "tokens": self.tokens,
+            "rounds": self.rounds,
+            "drafted": self.drafted,
+            "accepted": self.accepted,
+            "held_back": self.held_back,
+            "switches": self.switches,
+            "draft_forwards": self.draft_forwards,
+            "merged": self.merged,
+            "rows_saved": self.rows_saved,
+            "invalid_rows": self.invalid_rows,
+            "rows_verified": self.rows_verified,
+            "tokens_per_round": self.tokens_per_round,
+            "acceptance": self.acceptance,
+            "acceptance_per_position": list(self.acceptance_per_position),
+            "discard_rate": self.discard_rate,
+            "verification_rate": self.verification_rate,
+            **{name: getattr(self, name) for name in SECONDS},
+        }
+
+
+def _levels_tried(draft: Draft, path: tuple[int, ...]) -> int:
+    """How many levels verification looked at: those accepted, and one more if the last accepted node has children."""
+    last = path[-1] if path else ROOT
+    return len(path) + (last in draft.parents)
+
+
+def _ratio(part: float, whole: float) -> float:
+    return part / whole if whole else 0.0

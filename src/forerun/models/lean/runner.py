@@ -1,0 +1,168 @@
+"""The lean decoder: one compact forward for Llama-shaped models that forerun loaded itself.
+
+Half of a small model's step on a CPU goes by outside the matrix products. So QKV and gate/up are one product each, the
+rotation is one complex product, keys and values have their views made once a forward, the stream is updated in place, and a
+layer is some twenty operations. A forward runs in stretches of layers: between two of them rows join (resume) or states are
+kept (taps), within one nothing changes.
+"""
+
+from __future__ import annotations
+
+import hashlib
+from collections.abc import Sequence
+from itertools import pairwise
+from typing import Any, final
+
+import torch
+from torch import Tensor
+
+from ...errors import UnsupportedOption
+from ..packed.forward import Packed
+from ..packed.plan import LayerPlan
+from ..packed.request import Request, Rows
+from ..packed.runner import Runner, gather, layout
+from ..packed.store import Store
+from .attention import Stage
+from .build import Decoder, ModelSource, Source, build
+from .joint_store import JointStore
+from .layers import Layer
+from .linear import Linear
+from .rope import Rotation
+from .shape import Shape, shape_of
+from .weights import check_weights
+
+
+@final
+class LeanRunner(Runner):
+    """weights names how matrices are held, one of weights.WEIGHTS; "" is the model's own type.
+
+    States, keys and values are float32; dtype is that of the rows that matrix products take.
+    """
+
+    def __init__(self, shape: Shape, rotation: Rotation, decoder: Decoder, name: str) -> None:
+        self.num_layers = shape.num_layers
+        self.vocab_size = decoder.embedding.rows
+        self.max_length = shape.max_length
+        self.device = decoder.embedding.device
+        self.dtype = decoder.embedding.dtype
+        self.name = name
+        self._shape = shape
+        self._rotation = rotation
+        self._decoder = decoder
+        self._layers: dict[str, tuple[Layer, ...]] = {"": decoder.layers}
+        self._heads: dict[str, tuple[Tensor, Linear]] = {}
+
+    @classmethod
+    def from_model(cls, model: Any, weights: str = "", name: str = "") -> LeanRunner:
+        """Take a transformers model's parameters, one by one; the model is empty afterwards.
+
+        Raises UnsupportedModel where lean_applies says no or a parameter has no place, UnsupportedOption on weights that
+        are unknown or have no kernel.
+        """
+        config = model.config.get_text_config()
+        source = ModelSource(model, shape_of(config).norms.offset)
+        name = name or str(model.config.name_or_path or type(model).__name__)
+        return cls.from_source(source, config, model.device, weights, name)
+
+    @classmethod
+    def from_source(cls, source: Source, config: Any, device: torch.device, weights: str, name: str) -> LeanRunner:
+        check_weights(weights)
+        shape = shape_of(config)
+        rotation = Rotation(config, shape, device)
+        return cls(shape, rotation, build(source, shape, rotation.rotary_dim, weights), name)
+
+    def new_store(self, capacity: int) -> Store:
+        return JointStore(self.num_layers, self._shape.kv_heads, self._shape.head_dim, capacity)
+
+    def check_plan(self, plan: LayerPlan) -> None:
+        """Every sublayer of these families only adds to the stream, so any may be left out.
+
+        Raises UnsupportedOption on weights or a head that were not added.
+        """
+        for kind, name, known in (
+            ("weights", plan.weights, self._layers),
+            ("head", plan.head, {"": None} | self._heads),
+        ):
+            if name not in known:
+                raise UnsupportedOption(f"{self.name} holds no {kind} {name!r}; add them before a plan names them")
+
+    def add_weights(self, name: str) -> None:
+        check_weights(name)
+        if name not in self._layers:
+            self._layers[name] = tuple(layer.in_weights(name) for layer in self._decoder.layers)
+
+    def add_head(self, tokens: Sequence[int]) -> str:
+        ids = torch.tensor(sorted(set(tokens)), device=self.device)
+        # the name is the same in another session, so that a plan tells which head it means
+        name = f"of {len(ids)} tokens ({hashlib.sha256(ids.cpu().numpy().tobytes()).hexdigest()[:8]})"
+        if name not in self._heads:
+            self._heads[name] = ids, self._decoder.head.picked(ids)
+        return name
+
+    @property
+    def nbytes(self) -> int:
+        """Memory that all matrices take."""
+        sets = [layer.nbytes for layers in self._layers.values() for layer in layers]
+        heads = [head.nbytes for _, head in self._heads.values()]
+        return self._decoder.tables_nbytes + sum(sets) + sum(heads)
+
+    @torch.inference_mode()
+    def execute(self, requests: Sequence[Request]) -> list[Rows]:
+        packed = Packed([request.part for request in requests], requests[0].plan, requests[0].taps)
+        ids, positions, wanted = layout(requests, self.device)
+        x = self._decoder.embedding.embed(ids)
+        if self._shape.embedding_scale != 1:
+            x.mul_(self._shape.embedding_scale)
+        x = self._run(packed.bring_entries(x[None])[0], positions, packed)
+        rows = x if len(wanted) == len(ids) else x[wanted]
+        hidden = self._decoder.final_norm(rows)
+        return gather(hidden, self.head(hidden, packed.plan.head), packed, requests)
+
+    @torch.inference_mode()
+    def embed(self, ids: Tensor) -> Tensor:
+        return self._decoder.embedding.embed(ids)
+
+    def _run(self, x: Tensor, positions: Tensor, packed: Packed) -> Tensor:
+        """All layers of the plan, from one layer at which rows join or are kept to the next."""
+        plan, taps = packed.plan, packed.taps
+        end = self.num_layers if plan.exit_layer is None else plan.exit_layer
+        enters = {part.enter for part in packed.parts if part.resumed}
+        marks = sorted({0, end} | {layer for layer in taps | enters if layer < end})
+        layers = self._layers[plan.weights]
+        for first, last in pairwise(marks):
+            if first in taps:
+                packed.hidden[first] = x.clone()
+            rows = packed.active(first)
+            if rows is None:
+                self._stretch(layers[first:last], x, positions, packed)
+            elif rows:
+                index = torch.tensor(rows, device=self.device)
+                some = x[index]
+                self._stretch(layers[first:last], some, positions[index], packed)
+                x.index_copy_(0, index, some)
+        for layer in taps:
+            if layer >= end:
+                packed.hidden[layer] = x
+        return x
+
+    def _stretch(self, layers: Sequence[Layer], x: Tensor, positions: Tensor, packed: Packed) -> None:
+        """Layers through which the same rows go together, in place."""
+        plan, shape = packed.plan, self._shape
+        stage = Stage(shape, packed.parts, layers[0].index, layers[0].out.dtype, self.device)
+        longest = max(part.committed + max(part.depths) for part in packed.parts) + 1
+        factors = {rope: self._rotation.factors(rope, positions, longest) for rope in set(shape.ropes)}
+        for layer in layers:
+            if layer.index not in plan.attention:
+                layer.attend(x, stage, factors[shape.ropes[layer.index]])
+            if layer.index not in plan.mlp:
+                layer.feed(x, stage)
+
+    @torch.inference_mode()
+    def head(self, hidden: Tensor, name: str = "") -> Tensor:
+        if name:
+            ids, head = self._heads[name]
+            some = head(hidden).float()
+            logits = some.new_full((len(hidden), self.vocab_size), -torch.inf).index_copy_(1, ids, some)
+        else:
+            logits = self._decoder.head(hidden).float()
+        return logits if self._shape.logit_scale == 1 else logits.mul_(self._shape.logit_scale)

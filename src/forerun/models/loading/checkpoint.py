@@ -1,0 +1,78 @@
+"""A directory of safetensors as transformers reads it, and in one sentence why it can't."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+import torch
+from safetensors import SafetensorError
+from transformers import AutoConfig, AutoModelForCausalLM
+
+from ...errors import ForerunError, InvalidModelFile, ModelNotFound, UnsupportedModel
+from ..files.loading_info import check_complete
+from ..files.quiet import quiet
+from .checks import check_quantisation
+from .peft_adapter import base_of, has_adapter, merged, without_adapter
+from .tokenizer_files import check_json
+
+
+def read_checkpoint(directory: Path, dtype: torch.dtype | None, trust_remote_code: bool) -> Any:
+    """The model in a directory, with the adapter in it merged; dtype is the checkpoint's own unless given.
+
+    Raises ModelNotFound, InvalidModelFile, UnsupportedModel.
+    """
+    if not has_adapter(directory):
+        return _read(directory, directory, dtype, trust_remote_code)
+    base = base_of(directory)
+    if base == directory:
+        with without_adapter(directory) as bare:
+            model = _read(bare, directory, dtype, trust_remote_code)
+    else:
+        model = read_checkpoint(base, dtype, trust_remote_code)
+    with quiet():
+        return merged(model, directory)
+
+
+def _read(directory: Path, name: Path, dtype: torch.dtype | None, trust_remote_code: bool) -> Any:
+    """name: what to call the directory in errors."""
+    if not (directory / "config.json").is_file():
+        raise ModelNotFound(f"{name} holds no model: it has no config.json")
+    if not any(directory.glob("*.safetensors")):
+        raise UnsupportedModel(
+            f"{name} holds no safetensors weights; pickled ones (*.bin, *.pt) can run code when they are read, so convert "
+            "them first"
+        )
+    # transformers goes on without one that it can't read, and the ends of text that it names are lost
+    check_json(directory / "generation_config.json")
+    options = {"trust_remote_code": trust_remote_code, "local_files_only": True}
+    try:
+        with quiet():
+            config = AutoConfig.from_pretrained(directory, **options)
+            check_quantisation(config, name.name)
+            model, info = AutoModelForCausalLM.from_pretrained(
+                directory,
+                dtype=dtype or "auto",
+                use_safetensors=True,
+                output_loading_info=True,
+                # told by check_complete, which names them
+                ignore_mismatched_sizes=True,
+                **options,
+            )
+    except (ForerunError, MemoryError, torch.OutOfMemoryError):
+        raise
+    except SafetensorError as error:
+        raise InvalidModelFile(f"{name} has weights that are corrupt or truncated, get them again ({error})") from error
+    except Exception as error:
+        raise UnsupportedModel(f"{name} can't be loaded as a causal language model: {_sentence(error)}") from error
+    check_complete(model, info, name)
+    model.config.name_or_path = str(name)
+    return model
+
+
+def _sentence(error: Exception) -> str:
+    """The first line of what transformers says; the second, too, where the first only announces it."""
+    first, *others = [line.strip() for line in str(error).split("\n") if line.strip()] or [type(error).__name__]
+    if "contains custom code" in first:
+        return "it needs code of its own; give trust_remote_code=True (--trust-remote-code) if you trust that code"
+    return f"{first} {others[0]}" if first.endswith(":") and others else first

@@ -1,0 +1,49 @@
+"""A runner follows the model object that it was made from, where that changes between two requests."""
+
+from __future__ import annotations
+
+from ...errors import UnsupportedModel
+from ..packed.runner import HFRunner, Runner
+from .self_check import self_check
+
+
+def follow(runner: Runner, thoroughly: bool = True) -> None:
+    """Bring a runner up to date with its model; one that has no model object to follow stays as it is.
+
+    Another module, hook, attribute, buffer or configuration: the runner's copy is made and checked anew. Weights written in
+    place: the runner has another version. thoroughly: see Watch.written. Raises UnsupportedModel where the changed model
+    can't be run, or has another shape, type or place than what was built on the runner counts on.
+    """
+    if not isinstance(runner, HFRunner):
+        return
+    with runner.lock:
+        model = runner.watch.model()
+        if model is not None and runner.watch.changed():
+            fresh = HFRunner(model, runner.name)
+            self_check(fresh, model)
+            _check_alike(runner, fresh)
+            runner.become(fresh)
+        elif runner.watch.written(thoroughly):
+            runner.renew()
+
+
+def check_text_is_not_random(runner: Runner) -> None:
+    """Raise UnsupportedModel where the model object that the runner follows trains, with something random in its layers."""
+    reason = runner.watch.random() if isinstance(runner, HFRunner) else None
+    if reason is not None:
+        raise UnsupportedModel(
+            f"{runner.name} is in training mode, where {reason} makes its text random; call model.eval() first"
+        )
+
+
+def _check_alike(runner: HFRunner, fresh: HFRunner) -> None:
+    for what, before, now in (
+        ("layers", runner.num_layers, fresh.num_layers),
+        ("tokens in its vocabulary", runner.vocab_size, fresh.vocab_size),
+        ("type", runner.dtype, fresh.dtype),
+        ("device", runner.device, fresh.device),
+    ):
+        if before != now:
+            raise UnsupportedModel(
+                f"{runner.name} has changed since it was loaded ({what}: {now}, before: {before}); load it again"
+            )

@@ -1,0 +1,196 @@
+"""A whole training run of a student: examples, states, steps with checkpoints, and what it writes at the end."""
+
+from __future__ import annotations
+
+import json
+import shutil
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import ExitStack, closing
+from dataclasses import asdict, dataclass
+from itertools import islice
+from pathlib import Path
+from time import perf_counter
+from typing import Any, Generic, TypeVar
+
+import torch
+
+from ...core.identity import Identity
+from ...drafters.vocabulary import first_ranked
+from ...engine.engine import Engine
+from ...models.files.adapter import AdapterShape
+from ..data.examples import Example, fingerprint, split
+from ..data.states import StateStore, holds_texts, record_missing
+from ..workplace import STATE, Workplace, check_output
+from .data import DistilData, ranking_of
+from .draft_init import Cut
+from .frozen import Frozen
+from .loop import DistilRecipe, Progress, Student, Training, acceptance
+from .loss import Chosen
+
+DRAFT = 4
+CHECKPOINT = "checkpoint.safetensors"
+STATES = "states"
+
+Begin = Callable[[str, int], Callable[[], None]]
+Shape = TypeVar("Shape", AdapterShape, Cut)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class DistilRun(Generic[Shape]):
+    """What is trained, on what, and where to. stores may lack texts: the model reads those first, into the first store.
+
+    held_out: the share of examples that is never trained on. save_every: steps between checkpoints.
+    """
+
+    shape: Shape
+    recipe: DistilRecipe
+    examples: Sequence[Example]
+    stores: Sequence[Path]
+    output: Path
+    held_out: float = 0.02
+    save_every: int = 100
+    resume: bool = False
+
+    def __post_init__(self) -> None:
+        if self.save_every < 1:
+            raise ValueError(f"save_every must be at least 1, got {self.save_every}")
+
+
+@dataclass(frozen=True, slots=True)
+class DistilReport:
+    """acceptance: on held-out answers, the share of right tokens at each place of a greedy draft, where it was reached."""
+
+    output: str
+    steps: int
+    texts: int
+    answer_tokens: int
+    held_out: int
+    acceptance: tuple[float, ...]
+    seconds: float
+
+
+def distil(
+    run: DistilRun[Shape],
+    exit_layer: int,
+    student: Callable[[Chosen, Sequence[Example]], Student],
+    frozen: Frozen,
+    identity: Identity,
+    engine: Callable[[], Engine],
+    begin: Begin,
+    log: Callable[[Progress], None],
+) -> DistilReport:
+    """Train and write. student makes one for the chosen tokens, from the examples that are learnt.
+
+    exit_layer: whose input the student reads beside the states of the last layer. engine opens the model to read texts
+    whose states are not held, and is called only then. begin starts a progress bar with so many ticks. Raises ValueError on
+    data that can't be used, another run in the output's place, or a full disk.
+    """
+    begun = perf_counter()
+    learn, out = split(run.examples, run.held_out, run.recipe.seed)
+    ranking = ranking_of(learn)
+    tokens = torch.tensor(first_ranked(ranking.tolist(), run.recipe.vocabulary, len(frozen.head)))
+    chosen = Chosen(tokens, frozen.head[tokens].float())
+    check_output(run.output, run.resume)
+    about = _about(run, identity)
+    place = Workplace(run.output, about, _dear)
+    place.open()
+    with place.guarded(), ExitStack() as stack:
+        stores = [stack.enter_context(closing(store)) for store in _stores(run, exit_layer, place.path, identity)]
+        _fill(stores, run.examples, engine, begin)
+        layers = int(frozen.config.num_hidden_layers)
+        data, held = (DistilData(some, stores, exit_layer, layers) for some in (learn, out))
+        training = Training(student(chosen, learn), frozen, chosen, data, run.recipe)
+        _steps(training, place, run.save_every, begin, log)
+        accepted = acceptance(training.student, frozen, chosen, held, DRAFT)
+        trained = {
+            **about,
+            "acceptance": accepted,
+            "held_out": len(out),
+            "steps": training.steps,
+            "seconds": perf_counter() - begun,
+        }
+        done = place.path / "done"
+        shutil.rmtree(done, ignore_errors=True)
+        training.student.write(done, ranking, trained)
+        place.finish(done, place.path / "logs")
+    return DistilReport(
+        output=str(run.output),
+        steps=training.steps,
+        texts=len(learn),
+        answer_tokens=sum(len(one.ids) - one.start for one in learn),
+        held_out=len(out),
+        acceptance=tuple(accepted),
+        seconds=perf_counter() - begun,
+    )
+
+
+def _dear(place: Path) -> Sequence[Path]:
+    """The states that were read: most of a run's time."""
+    return [place / STATES] if holds_texts(place / STATES) else []
+
+
+def _about(run: DistilRun[Shape], identity: Identity) -> dict[str, Any]:
+    """What makes this run the same run."""
+    return {
+        "shape": asdict(run.shape),
+        "recipe": asdict(run.recipe),
+        "base": identity.as_dict(),
+        "data": fingerprint(run.examples),
+        "held_out_share": run.held_out,
+    }
+
+
+def _stores(run: DistilRun[Shape], exit_layer: int, place: Path, identity: Identity) -> Iterator[StateStore]:
+    layers = sorted({exit_layer, identity.num_layers})
+    for path in run.stores or [place / STATES]:
+        yield StateStore.opened(path, layers, identity.hidden_size, identity.weights)
+
+
+def _fill(
+    stores: Sequence[StateStore], examples: Sequence[Example], engine: Callable[[], Engine], begin: Begin
+) -> None:
+    texts = [one.ids[:-1] for one in examples]
+    missing = [text for text in texts if not any(text in store for store in stores)]
+    if missing:
+        tick = begin("reading texts", len(missing))
+        record_missing(engine(), stores[0], missing, tick)
+
+
+def _steps(
+    training: Training, place: Workplace, save_every: int, begin: Begin, log: Callable[[Progress], None]
+) -> None:
+    known = place.checkpoint()
+    if known is not None:
+        training.resume(known / CHECKPOINT)
+    logs = place.path / "logs"
+    logs.mkdir(exist_ok=True)
+    tick = begin("training", training.steps - training.step)
+    log_file = logs / "log.jsonl"
+    _forget_later(log_file, training.step)
+    with log_file.open("a", encoding="utf-8") as file:
+        for now in training.run():
+            file.write(json.dumps(asdict(now)) + "\n")
+            log(now)
+            tick()
+            if now.step % save_every == 0 and now.step < now.steps:
+                file.flush()
+                _checkpoint(training, place, known)
+                known = place.checkpoint()
+
+
+def _forget_later(log_file: Path, step: int) -> None:
+    """Leave out of a log the steps that are taken again, and a line that a kill cut off."""
+    if log_file.exists():
+        with log_file.open("rb") as file:
+            kept = list(islice(file, step))
+        log_file.write_bytes(b"".join(kept))
+
+
+def _checkpoint(training: Training, place: Workplace, old: Path | None) -> None:
+    folder = place.path / f"checkpoint-{training.step}"
+    folder.mkdir(exist_ok=True)
+    training.save(folder / CHECKPOINT)
+    # written last: a checkpoint without it is not whole
+    (folder / STATE).write_text(json.dumps({"step": training.step}), encoding="utf-8")
+    if old is not None and old != folder:
+        shutil.rmtree(old)

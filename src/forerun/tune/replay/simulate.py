@@ -1,0 +1,191 @@
+"""Replays a policy on a trace, without a model: what would its rounds have been, and how long would they have taken?
+
+The policy is asked as the loop asks it, shown the recorded signals of what it pulled, and told the verdict and the time that
+the costs give the round. No draft is longer than the trace's are. A round that is as long counts as clipped, since a policy
+might have gone on there. A trace of a drafter that branches can be replayed as its trees or as the other drafter's chains.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import dataclass, replace
+from functools import cache, partial
+from typing import Any, final
+
+from ...core.values import Draft, Round, Step, Timing, Verdict
+from ...engine.stats import Stats
+from ...policies.base import LengthPolicy, PolicyFactory
+from ...traces.read import Position, Trace, TracedAnswer
+from .places import Place, branched, chain
+from .round_costs import RoundCosts
+
+# how many of these steps are drafted where so many of an answer's tokens are known, more than there are if one more is
+# asked for than the drafter has; None: the policy wants no draft
+Choice = Callable[[int, Sequence[Step]], int | None]
+Observe = Callable[[Sequence[Step], Round], None]
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Simulated:
+    """What a policy's rounds came to. seconds and plain_seconds are in the costs' own unit, behind each first token."""
+
+    stats: Stats
+    seconds: float
+    plain_seconds: float
+    clipped: int
+
+    @property
+    def speedup(self) -> float:
+        """Over plain decoding; 1 where there was no second token to decode."""
+        return self.plain_seconds / self.seconds if self.seconds else 1.0
+
+    def as_dict(self) -> dict[str, Any]:
+        stats = self.stats
+        return {
+            "speedup": self.speedup,
+            "tokens_per_round": stats.tokens_per_round,
+            "drafted_per_round": stats.drafted / stats.rounds if stats.rounds else 0.0,
+            "acceptance": stats.acceptance,
+            "discard_rate": stats.discard_rate,
+            "verification_rate": stats.verification_rate,
+            "draft_forwards_per_token": stats.draft_forwards / stats.decoded if stats.decoded else 0.0,
+            "held_back_rounds": stats.held_back / stats.rounds if stats.rounds else 0.0,
+            "clipped_rounds": self.clipped / stats.rounds if stats.rounds else 0.0,
+            "tokens": stats.decoded,
+            "rounds": stats.rounds,
+        }
+
+
+@final
+class Replay:
+    """A trace under costs; one policy after the other can be replayed on it.
+
+    branches: what the trees drafted counts, not the chains. Raises ValueError where the trace has no trees.
+    """
+
+    def __init__(self, trace: Trace, costs: RoundCosts, branches: bool = False) -> None:
+        if branches and not trace.branched and any(answer.positions for answer in trace.answers):
+            raise ValueError(f"{trace.path} holds chains alone; trace the drafter tree or graph")
+        self.trace = trace
+        self.costs = costs
+        self._branches = branches
+        self._verify_ms, self._draft_ms = cache(costs.verify_ms), cache(costs.draft_ms)
+        self._plain = sum(map(self._plain_ms, trace.answers)) / 1e3
+        self._places = [
+            [self._place(answer, known, position) for known, position in enumerate(answer.positions, start=1)]
+            for answer in trace.answers
+        ]
+
+    def policy(self, make: PolicyFactory) -> Simulated:
+        """Answer after answer, each with a policy of its own, as an engine does with a batch of one.
+
+        Raises ValueError on a policy that was trained for another target or drafter.
+        """
+        stats, clipped = Stats(), 0
+
+        def observed(policy: LengthPolicy, steps: Sequence[Step], round: Round) -> None:
+            nonlocal clipped
+            policy.observe(steps, round)
+            clipped += len(steps) == self.trace.header.depth
+
+        for number, answer in enumerate(self.trace.answers):
+            policy = make()
+            if policy.trained_for is not None:
+                policy.trained_for.check(self.trace.header.pair, "policy")
+            unread = len(answer.prompt) if self.costs.read_ms(len(answer.prompt)) else 0
+            policy.begin(unread, answer.room - 1)
+            for round in self.rounds(number, partial(_pulled, policy, answer.room), partial(observed, policy)):
+                stats.add(round)
+            policy.end()
+        return self._found(stats, clipped)
+
+    def planned(self, lengths: Sequence[Sequence[int]]) -> Simulated:
+        """Of numbers of steps that are known before, by answer and position."""
+        stats = Stats()
+        for number, own in enumerate(lengths):
+            for round in self.rounds(number, partial(_by_place, own)):
+                stats.add(round)
+        return self._found(stats, 0)
+
+    def places(self, number: int) -> Sequence[Place]:
+        """What can be drafted in an answer, behind each of its tokens but the last."""
+        return self._places[number]
+
+    def agreed(self, number: int) -> list[int]:
+        """How many steps an answer went on with, by position."""
+        return [len(place.path) for place in self._places[number]]
+
+    def rounds(self, number: int, choose: Choice, observe: Observe = lambda steps, round: None) -> Iterator[Round]:
+        """An answer's rounds, its prefill first."""
+        answer = self.trace.answers[number]
+        first = answer.tokens[:1]
+        yield Round(first, Draft(), Verdict((), first), len(answer.prompt), prefill=True)
+        known, unread = 1, True
+        while known < len(answer.tokens):
+            place = self._places[number][known - 1]
+            length = choose(known, place.steps)
+            drafted = place.steps[: length or 0]
+            reads = unread and any(map(self.costs.pays, drafted))
+            unread = unread and not reads
+            round = replace(self._round(answer, place, known, length or 0, reads), held_back=length is None)
+            observe(drafted, round)
+            yield round
+            known += len(round.tokens)
+
+    def _found(self, stats: Stats, clipped: int) -> Simulated:
+        return Simulated(stats, stats.decode_seconds, self._plain, clipped)
+
+    def _round(self, answer: TracedAnswer, place: Place, known: int, length: int, reads: bool) -> Round:
+        """The round of so many steps behind so many known tokens; reads: its drafter reads the prompt first."""
+        drafted, path = place.steps[:length], place.path[:length]
+        tokens = answer.tokens[known : known + len(path) + 1]
+        # behind an accepted end of sequence the target adds a token that nobody sees
+        verdict = Verdict(path, tokens if len(tokens) > len(path) else (*tokens, tokens[-1]))
+        reading = self.costs.read_ms(len(answer.prompt)) / 1e3 if reads else 0.0
+        drafting = reading + sum(step.forward_seconds for step in drafted)
+        draft = Draft.of(drafted)
+        if length > len(drafted):
+            draft, drafting = replace(draft, effort=draft.effort + place.left), drafting + place.left_seconds
+        forward = self._verify_ms(len(draft) + 1, _prefix(answer, known)) / 1e3
+        timing = Timing(draft=drafting, draft_forward=drafting, forward=forward)
+        return Round(tokens, draft, verdict, len(answer.prompt) + known, timing=timing)
+
+    def _plain_ms(self, answer: TracedAnswer) -> float:
+        return sum(self._verify_ms(1, _prefix(answer, known)) for known in range(1, len(answer.tokens)))
+
+    def ways(self, number: int, known: int, read: bool) -> Iterator[tuple[float, int, bool]]:
+        """Seconds of a round at a place by draft length, and whether the drafter has read the prompt behind it."""
+        answer, place = self.trace.answers[number], self._places[number][known - 1]
+        for length in range(len(place.steps) + 1):
+            pays = any(map(self.costs.pays, place.steps[:length]))
+            timing = self._round(answer, place, known, length, pays and not read).timing
+            yield timing.draft + timing.verify, length, read or pays
+
+    def _place(self, answer: TracedAnswer, known: int, position: Position) -> Place:
+        def draft_ms(forwards: float) -> float:
+            return self._draft_ms(forwards, _prefix(answer, known))
+
+        if self._branches:
+            return branched(position.branches, self.costs, draft_ms)
+        return chain(position, self.costs, draft_ms)
+
+
+def _prefix(answer: TracedAnswer, known: int) -> int:
+    """The committed tokens: all known ones but the pending."""
+    return len(answer.prompt) + known - 1
+
+
+def _by_place(lengths: Sequence[int], known: int, steps: Sequence[Step]) -> int:
+    return lengths[known - 1]
+
+
+def _pulled(policy: LengthPolicy, room: int, known: int, steps: Sequence[Step]) -> int | None:
+    """How many steps the loop pulls of these, in an answer of so much room, as decode does."""
+    if policy.should_stop([]):
+        return None
+    pulled = 0
+    while pulled < room - known - 1 and not (pulled and policy.should_stop(steps[:pulled])):
+        pulled += 1
+        if pulled > len(steps):
+            break
+    return pulled

@@ -1,0 +1,214 @@
+"""The loop: what a round holds, where it stops, what a policy and a drafter may do."""
+
+from __future__ import annotations
+
+from collections.abc import AsyncGenerator, Sequence
+from functools import cache
+
+import pytest
+
+from forerun.core.chance import Seeded
+from forerun.core.decode import decode
+from forerun.core.drive import drive
+from forerun.core.values import ROOT, Context, Round, Sampling, Step
+from forerun.drafters.base import Drafter
+from forerun.drafters.none import NoDraft
+from forerun.errors import InvalidLogits
+from forerun.models.packed.runner import HFRunner
+from forerun.models.packed.sequence import Sequence as TokenSequence
+from forerun.policies.base import LengthPolicy
+from forerun.policies.fixed import Fixed
+from forerun.testing import tiny_model
+
+PROMPT = (5, 6, 7, 8)
+
+
+class Scripted(Drafter):
+    """Proposes a chain, or a tree, that the test wrote down; notes how often it was pulled and closed."""
+
+    def __init__(self, tokens: Sequence[int], parents: Sequence[int] | None = None) -> None:
+        self.tokens = tokens
+        self.parents = range(ROOT, len(tokens) - 1) if parents is None else parents
+        self.pulled = 0
+        self.closed = 0
+
+    async def draft(self, context: Context) -> AsyncGenerator[Step]:
+        try:
+            for token, parent in zip(self.tokens, self.parents, strict=True):
+                self.pulled += 1
+                yield Step((token,), (parent,), (None,))
+        finally:
+            self.closed += 1
+
+
+class Recorder(LengthPolicy):
+    def __init__(self, stop_at: int) -> None:
+        self.stop_at = stop_at
+        self.asked: list[int] = []
+        self.seen: list[tuple[int, Round]] = []
+
+    def should_stop(self, steps: Sequence[Step]) -> bool:
+        self.asked.append(len(steps))
+        return len(steps) >= self.stop_at
+
+    def observe(self, steps: Sequence[Step], round: Round) -> None:
+        self.seen.append((len(steps), round))
+
+
+@cache
+def runner() -> HFRunner:
+    return HFRunner(tiny_model("llama"))
+
+
+def context(**options: object) -> Context:
+    given = {"ids": list(PROMPT), "chance": Seeded(0), "max_new_tokens": 6, **options}
+    return Context(**given)  # type: ignore[arg-type]
+
+
+def rounds(request: Context, drafter: Drafter | None = None, policy: LengthPolicy | None = None) -> list[Round]:
+    source = decode(TokenSequence(runner()), drafter or NoDraft(), policy or Fixed(3), request)
+    return list(drive(source))
+
+
+@cache
+def plain(count: int = 6) -> tuple[int, ...]:
+    request = context(max_new_tokens=count)
+    rounds(request)
+    return tuple(request.ids[len(PROMPT) :])
+
+
+def test_the_first_round_is_the_prefill_and_each_later_one_a_forward() -> None:
+    got = rounds(context())
+    assert [round.prefill for round in got] == [True] + [False] * 5
+    assert [round.start for round in got] == [4, 5, 6, 7, 8, 9]
+    assert all(len(round.tokens) == 1 and len(round.draft) == 0 for round in got)
+
+
+def test_a_right_draft_is_emitted_with_one_token_more() -> None:
+    got = rounds(context(), Scripted(plain()[1:4]))
+    assert got[1].verdict.path == (0, 1, 2)
+    assert got[1].tokens == plain()[1:5]
+
+
+def test_a_wrong_draft_costs_nothing_but_time() -> None:
+    wrong = [(token + 1) % 97 for token in plain()]
+    request = context()
+    got = rounds(request, Scripted(wrong[1:3]))
+    assert got[1].verdict.path == ()
+    assert tuple(request.ids[4:]) == plain()
+
+
+def test_a_tree_is_walked_to_the_accepted_leaf() -> None:
+    first, second = plain()[1], plain()[2]
+    drafter = Scripted([(first + 1) % 97, first, second, second], [ROOT, ROOT, 0, 1])
+    got = rounds(context(), drafter, Fixed(9))
+    assert got[1].verdict.path == (1, 3)
+    assert got[1].tokens == plain()[1:4]
+
+
+def test_a_draft_leaves_room_for_the_targets_own_token() -> None:
+    drafter = Scripted(plain()[1:])
+    request = context(max_new_tokens=3)
+    got = rounds(request, drafter, Fixed(9))
+    assert len(got[1].draft) == 1
+    assert tuple(request.ids[4:]) == plain()[:3]
+
+
+@pytest.mark.parametrize("count", [0, 1, 2, 5])
+def test_exactly_max_new_tokens_are_emitted(count: int) -> None:
+    request = context(max_new_tokens=count)
+    rounds(request, Scripted(plain()[1:3]))
+    assert tuple(request.ids[4:]) == plain()[:count]
+    assert request.finish_reason == "length"
+
+
+def test_the_context_limit_ends_a_request() -> None:
+    request = context(max_length=7)
+    rounds(request, Scripted(plain()[1:4]))
+    assert len(request.ids) == 7
+
+
+@pytest.mark.parametrize("where", [0, 1, 2, 3, 4])
+def test_an_end_of_sequence_anywhere_in_a_block_ends_the_text_there(where: int) -> None:
+    end = plain()[where]
+    first = plain().index(end)
+    request = context(eos=frozenset({end}))
+    got = rounds(request, Scripted(plain()[1:4]), Fixed(3))
+    assert tuple(request.ids[4:]) == plain()[: first + 1]
+    assert request.finish_reason == "stop"
+    assert sum(len(round.tokens) for round in got) == first + 1
+
+
+def test_the_earliest_of_several_end_tokens_counts() -> None:
+    request = context(eos=frozenset({plain()[3], plain()[1]}))
+    rounds(request, Scripted(plain()[1:4]))
+    assert tuple(request.ids[4:]) == plain()[: min(plain().index(plain()[3]), plain().index(plain()[1])) + 1]
+
+
+def test_a_drafted_end_of_sequence_ends_the_draft_but_not_the_text() -> None:
+    end = next(token for token in range(97) if token not in plain())
+    drafter = Scripted([end, 1, 2])
+    request = context(eos=frozenset({end}))
+    got = rounds(request, drafter)
+    assert len(got[1].draft) == 1
+    assert tuple(request.ids[4:]) == plain()
+
+
+def test_the_policy_is_asked_before_the_first_pull_and_after_every_step() -> None:
+    policy = Recorder(stop_at=2)
+    rounds(context(max_new_tokens=2 + 4), Scripted([96, 95, 94]), policy)
+    assert policy.asked[:3] == [0, 1, 2]
+
+
+def test_a_policy_may_draft_nothing() -> None:
+    drafter = Scripted(plain()[1:4])
+    got = rounds(context(), drafter, Recorder(stop_at=0))
+    assert drafter.pulled == 0
+    assert all(len(round.draft) == 0 for round in got)
+
+
+def test_the_policy_observes_every_round_but_the_prefill() -> None:
+    policy = Recorder(stop_at=2)
+    got = rounds(context(), Scripted(plain()[1:4]), policy)
+    assert [round for _, round in policy.seen] == got[1:]
+    assert [count for count, _ in policy.seen] == [len(round.draft) for round in got[1:]]
+
+
+def test_the_drafter_is_closed_each_round() -> None:
+    drafter = Scripted([96, 95, 94])
+    got = rounds(context(), drafter, Fixed(1))
+    # the last round has no room for a draft: the source is made and closed unread
+    assert drafter.closed == sum(len(round.draft) > 0 for round in got)
+
+
+def test_raw_logits_come_only_when_asked_for() -> None:
+    assert all(round.logits is None for round in rounds(context()))
+    got = rounds(context(keep_logits=True), Scripted(plain()[1:4]))
+    for round in got:
+        assert round.logits is not None
+        assert round.logits.argmax(-1).tolist() == list(round.tokens)
+
+
+def test_times_are_measured() -> None:
+    for round in rounds(context(), Scripted(plain()[1:4])):
+        assert round.timing.forward > 0
+        assert 0 < round.timing.law <= round.timing.decide or round.prefill
+        assert round.timing.verify >= round.timing.forward + round.timing.keep
+
+
+def test_a_row_with_nan_is_an_error_that_says_so() -> None:
+    model = tiny_model("llama", seed=3)
+    model.lm_head.weight.data[5] = float("nan")
+    source = decode(TokenSequence(HFRunner(model)), NoDraft(), Fixed(1), context())
+    with pytest.raises(InvalidLogits, match="NaN"):
+        list(drive(source))
+
+
+def test_sampling_reaches_every_row_with_its_own_prefix() -> None:
+    sampling = Sampling(temperature=0.9, repetition_penalty=1.5, no_repeat_ngram=2)
+    one = context(sampling=sampling, max_new_tokens=20)
+    rounds(one)
+    other = context(sampling=sampling, max_new_tokens=20)
+    got = rounds(other, Scripted(one.ids[5:8]), Fixed(3))
+    assert other.ids == one.ids
+    assert got[1].verdict.path == (0, 1, 2)

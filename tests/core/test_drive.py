@@ -1,0 +1,222 @@
+"""The driver: packing, priority, cancelling, failing."""
+
+from __future__ import annotations
+
+from collections.abc import AsyncGenerator
+from dataclasses import dataclass, field
+
+import pytest
+from torch import Tensor
+
+from forerun.core.drive import Batch, drive
+from forerun.core.values import ROOT
+from forerun.models.packed.request import Request
+from forerun.models.packed.runner import HFRunner, Runner
+from forerun.models.packed.sequence import Sequence
+from forerun.testing import VOCABULARY, tiny_model
+
+
+class Spy(Runner):
+    """Passes requests on and notes which shared a forward."""
+
+    def __init__(self, inner: Runner) -> None:
+        self.inner = inner
+        self.calls: list[list[Request]] = []
+        self.num_layers = inner.num_layers
+        self.vocab_size = inner.vocab_size
+        self.max_length = inner.max_length
+        self.poison: int | None = None
+
+    def execute(self, requests):
+        self.calls.append(list(requests))
+        if any(self.poison in request.tokens for request in requests):
+            raise RuntimeError("poisoned forward")
+        return self.inner.execute(requests)
+
+    def check_plan(self, plan) -> None:
+        self.inner.check_plan(plan)
+
+    def add_weights(self, name) -> None:
+        self.inner.add_weights(name)
+
+    def add_head(self, tokens) -> str:
+        return self.inner.add_head(tokens)
+
+    def embed(self, ids) -> Tensor:
+        return self.inner.embed(ids)
+
+    def head(self, hidden, name="") -> Tensor:
+        return self.inner.head(hidden, name)
+
+
+@pytest.fixture(scope="module")
+def inner() -> HFRunner:
+    return HFRunner(tiny_model("llama"))
+
+
+@pytest.fixture
+def spy(inner: HFRunner) -> Spy:
+    return Spy(inner)
+
+
+async def greedy(runner: Runner, ids: list[int], count: int) -> AsyncGenerator[int]:
+    sequence = Sequence(runner)
+    rows = await sequence.sync(ids)
+    for _ in range(count):
+        token = int(rows.logits[-1].argmax())
+        yield token
+        rows = await sequence.complete([token], [ROOT])
+        sequence.keep([0])
+
+
+async def drafting(runner: Runner, ids: list[int], depth: int) -> AsyncGenerator[str]:
+    sequence = Sequence(runner)
+    await sequence.sync(ids)
+    yield "synced"
+    for _ in range(depth):
+        await sequence.forward([ids[-1]])
+    yield "drafted"
+    await sequence.complete([ids[-1]], [ROOT])
+    yield "verified"
+
+
+@dataclass
+class Log:
+    closed: list[str] = field(default_factory=list)
+
+
+def test_one_source_gives_what_the_model_alone_gives(inner: HFRunner) -> None:
+    tokens = list(drive(greedy(inner, [1, 2, 3], 5)))
+    assert len(tokens) == 5
+    assert tokens == list(drive(greedy(inner, [1, 2, 3], 5)))
+
+
+def test_sources_of_a_batch_share_each_forward(spy: Spy) -> None:
+    batch: Batch[int, int] = Batch()
+    for key in range(3):
+        batch.add(key, greedy(spy, list(range(1, 3 + key)), 4))
+    events = list(batch.run())
+    assert [len(call) for call in spy.calls] == [3] * 5
+    assert sum(not event.ended for event in events) == 12
+
+
+def test_a_batch_gives_each_source_what_it_gives_alone(inner: HFRunner) -> None:
+    prompts = [[3, 5], [7, 11, 13, 17], list(range(20, 40))]
+    alone = [list(drive(greedy(inner, prompt, 6))) for prompt in prompts]
+    batch: Batch[int, int] = Batch()
+    for key, prompt in enumerate(prompts):
+        batch.add(key, greedy(inner, prompt, 6))
+    together: list[list[int]] = [[] for _ in prompts]
+    for event in batch.run():
+        if event.value is not None:
+            together[event.key].append(event.value)
+    assert together == alone
+
+
+def test_verifications_wait_while_a_draft_is_pending(spy: Spy) -> None:
+    batch: Batch[int, str] = Batch()
+    batch.add(0, drafting(spy, [1, 2], depth=1))
+    batch.add(1, drafting(spy, [3, 4], depth=4))
+    list(batch.run())
+    verifications = [call for call in spy.calls[1:] if not call[0].drafting]
+    assert [len(call) for call in verifications] == [2]
+
+
+def test_requests_of_different_models_do_not_share_a_forward(spy: Spy) -> None:
+    other = Spy(HFRunner(tiny_model("llama", seed=1)))
+    batch: Batch[int, int] = Batch()
+    batch.add(0, greedy(spy, [1], 2))
+    batch.add(1, greedy(other, [1], 2))
+    list(batch.run())
+    assert [len(call) for call in spy.calls + other.calls] == [1] * 6
+
+
+def test_a_failing_forward_reaches_only_the_request_that_caused_it(spy: Spy) -> None:
+    spy.poison = 50
+    batch: Batch[str, int] = Batch()
+    batch.add("good", greedy(spy, [1, 2], 3))
+    batch.add("bad", greedy(spy, [50, 2], 3))
+    events = list(batch.run())
+    errors = [event for event in events if event.error is not None]
+    assert [event.key for event in errors] == ["bad"]
+    assert str(errors[0].error) == "poisoned forward"
+    assert sum(event.key == "good" and not event.ended for event in events) == 3
+
+
+def test_a_request_that_is_wrong_fails_before_it_reaches_the_batch(spy: Spy) -> None:
+    batch: Batch[str, int] = Batch()
+    batch.add("bad", greedy(spy, [VOCABULARY], 1))
+    (event,) = batch.run()
+    assert isinstance(event.error, ValueError)
+    assert spy.calls == []
+
+
+def test_cancelling_in_the_middle_of_a_draft_leaves_the_others_untouched(spy: Spy, inner: HFRunner) -> None:
+    log = Log()
+
+    async def guarded() -> AsyncGenerator[str]:
+        try:
+            async for value in drafting(spy, [1, 2], depth=9):
+                yield value
+        finally:
+            log.closed.append("guarded")
+
+    alone = list(drive(greedy(inner, [9, 8, 7], 4)))
+    batch: Batch[str, object] = Batch()
+    batch.add("cancelled", guarded())
+    batch.add("other", greedy(spy, [9, 8, 7], 4))
+    values: list[object] = []
+    for event in batch.run():
+        if event.key == "other" and event.value is not None:
+            values.append(event.value)
+        if event.key == "cancelled" and event.value == "synced":
+            batch.step()
+            batch.cancel("cancelled")
+        assert event.value != "drafted"
+    assert values[-3:] == alone[-3:]
+    assert log.closed == ["guarded"]
+
+
+def test_closing_a_driven_source_runs_its_finally_blocks(inner: HFRunner) -> None:
+    log = Log()
+
+    async def guarded() -> AsyncGenerator[int]:
+        try:
+            async for token in greedy(inner, [1], 5):
+                yield token
+        finally:
+            log.closed.append("guarded")
+
+    source = drive(guarded())
+    next(source)
+    source.close()
+    assert log.closed == ["guarded"]
+
+
+def test_a_source_may_end_without_a_forward() -> None:
+    async def nothing() -> AsyncGenerator[int]:
+        return
+        yield
+
+    assert list(drive(nothing())) == []
+
+
+def test_a_key_in_flight_is_refused(inner: HFRunner) -> None:
+    batch: Batch[str, int] = Batch()
+    batch.add("a", greedy(inner, [1], 1))
+    second = greedy(inner, [1], 1)
+    with pytest.raises(ValueError, match="'a' is in flight"):
+        batch.add("a", second)
+    batch.close()
+    assert len(batch) == 0
+
+
+def test_an_error_of_the_source_itself_is_raised_by_drive() -> None:
+    async def broken() -> AsyncGenerator[int]:
+        yield 1
+        raise KeyError("lost")
+
+    source = drive(broken())
+    assert next(source) == 1
+    with pytest.raises(KeyError, match="lost"):
+        next(source)
