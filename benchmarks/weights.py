@@ -19,10 +19,10 @@ import torch
 from forerun import Engine, load
 from forerun.bench.suite import fingerprint, read_suite
 from forerun.core.drive import drive
+from forerun.core.forward import Rows
 from forerun.core.values import ROOT
 from forerun.engine.conditions import conditions
 from forerun.engine.prompts.forms import encode
-from forerun.models.packed.request import Rows
 from forerun.models.packed.sequence import Sequence
 
 FORMS = ("float32", "bf16", "int8", "int4")

@@ -7,33 +7,60 @@ import re
 from collections.abc import Iterator
 from graphlib import TopologicalSorter
 from pathlib import Path
+from statistics import median
 
 import pytest
 
 import forerun
 
 ROOT = Path(forerun.__file__).parent
+TESTS = Path(__file__).parent
+# folders of tests that belong to no folder of the source
+OF_THE_WHOLE = ("conformance", "law", "real")
 FILES = sorted(ROOT.rglob("*.py"))
 MAX_FILE, MAX_FUNCTION = 400, 60
 FORBIDDEN_NAMES = re.compile(r"(^|_)(utils?|helpers?|manager|misc|common|v\d+)(_|$)|Manager|Helper")
 FORBIDDEN_CALLS = {"eval", "exec", "hasattr", "torch.load", "pickle.load", "pickle.loads", "joblib.load"}
 
-# part -> what it may import; a part is a module or a folder of the package
-LOWER = {
-    "errors": set(),
-    "law": {"errors"},
-    "chance": {"law"},
-    "core": {"errors", "law", "chance"},
-    "registry": {"errors"},
-    "cost": {"errors", "core"},
-    "sampling": {"errors", "law", "chance", "core"},
-    "verify": {"errors", "law", "chance", "core", "sampling"},
-    "models": {"errors", "core", "cost"},
-    "drafters": {"errors", "law", "chance", "core", "registry", "cost", "sampling", "verify", "models"},
-    "policies": {"errors", "law", "core", "registry", "cost", "models.heads"},
+MAX_FILES = 24  # in a folder
+TOP = {"__init__", "__main__", "errors", "jsonl", "plotting", "testing"}
+
+# Rooms from the bottom to the top. A room imports rooms on lower shelves only.
+SHELVES: tuple[tuple[str, ...], ...] = (
+    ("errors",),
+    ("jsonl", "plotting"),
+    ("core",),
+    ("models.packed",),
+    ("models.files",),
+    ("models.gguf",),
+    ("models.lean",),
+    ("models.loading",),
+    ("drafters", "policies"),
+    ("engine",),
+    ("hf", "bench", "families"),
+    ("traces",),
+    ("train", "export"),
+    ("tune", "design"),
+    ("",),
+    ("testing",),
+    ("cli",),
+    ("__main__",),
+)
+SHELF = {room: height for height, rooms in enumerate(SHELVES) for room in rooms}
+# room -> the only rooms that it imports, where the shelf alone would let it take more
+ONLY = {
+    "core": {"errors"},
+    "policies": {"errors", "core", "models.files"},
+    "traces": {"errors", "jsonl", "core", "models.packed", "models.files", "drafters", "policies", "engine", "bench"},
+    "": {"errors", "core", "models.packed", "drafters", "policies", "engine", "hf"},
+    "__main__": {"cli"},
 }
-BRANCHES = {"train", "tune", "design", "bench", "serve", "export"}
-SYSTEM, CLI, TESTING, MAIN = "system", "cli", "testing", "__main__"
+# branches, which leave each other alone but for these pairs
+APART = {"train", "export", "tune", "design", "bench", "hf", "families", "traces"}
+TOGETHER = {
+    *{("tune", "bench"), ("design", "bench"), ("traces", "bench"), ("tune", "traces"), ("train", "traces")},
+    ("families", "hf"),
+}
 
 
 def parsed(file: Path) -> ast.Module:
@@ -74,30 +101,22 @@ def _is_type_checking(node: ast.AST) -> bool:
     return isinstance(node, ast.If) and isinstance(node.test, ast.Name) and node.test.id == "TYPE_CHECKING"
 
 
-def part_of(module: str) -> str:
-    return module.split(".")[0]
+def room_of(module: str) -> str:
+    """The folder that a module lies in, as SHELVES names it; a module at the top is a room of its own."""
+    parts = module.split(".")
+    return ".".join(parts[:2]) if parts[0] == "models" else parts[0]
 
 
 def allowed(module: str, target: str) -> bool:
     """Whether the arrows let a module import another one."""
-    part, other = part_of(module), part_of(target)
-    if part == other:
+    room, other = room_of(module), room_of(target)
+    if room == other:
         return True
-    if part in LOWER:
-        return other in LOWER[part] or target in LOWER[part]
-    if part == MAIN:
-        return other == CLI
-    if other == CLI or other == "":
+    if SHELF[other] >= SHELF[room] or (room in ONLY and other not in ONLY[room]):
         return False
-    if part == CLI:
-        return True
-    if other == TESTING:
+    if other in ("testing", "") and room not in ("cli", "testing"):
         return False
-    if part in BRANCHES:
-        return other not in BRANCHES or (part, other) in {("tune", "bench"), ("design", "bench")}
-    if other in BRANCHES:
-        return False
-    return part in (SYSTEM, "") or other != SYSTEM
+    return not (room in APART and other in APART) or (room, other) in TOGETHER
 
 
 GRAPH = {
@@ -118,28 +137,39 @@ def test_no_module_imports_itself_through_others() -> None:
 @pytest.mark.parametrize(
     ("module", "target", "fine"),
     [
-        ("core", "law", True),
-        ("core", "sampling", False),
-        ("models.runner", "drafters.base", False),
-        ("drafters.lookup", "models.sequence", True),
+        ("core.sampling", "core.law", True),
+        ("core.decode", "errors", True),
+        ("core.decode", "drafters.base", False),
+        ("core.decode", "models.packed.sequence", False),
+        ("models.packed.runner", "core.forward", True),
+        ("models.packed.runner", "models.loading.checks", False),
+        ("models.lean.shape", "models.packed.limits", True),
+        ("models.gguf.keys", "models.lean.shape", False),
+        ("models.loading.load", "models.lean.runner", True),
+        ("models.packed.runner", "drafters.base", False),
+        ("drafters.lookup", "models.packed.sequence", True),
         ("drafters.lookup", "policies.base", False),
         ("policies.fixed", "drafters.base", False),
-        ("policies.fixed", "models.runner", False),
-        ("policies.learned", "models.heads", True),
-        ("engine", "drafters.base", True),
-        ("engine", "bench.compare", False),
-        ("engine", "system", False),
-        ("system", "engine", True),
-        ("", "system.opened", True),
+        ("policies.fixed", "models.packed.runner", False),
+        ("policies.disco", "models.files.classifier_heads", True),
+        ("engine.engine", "drafters.base", True),
+        ("engine.engine", "bench.compare", False),
+        ("engine.engine", "hf.generate", False),
+        ("", "engine.engine", True),
         ("", "bench.compare", False),
-        ("bench.compare", "system", True),
-        ("bench.compare", "tune.search", False),
-        ("tune.search", "bench.compare", True),
+        ("bench.compare", "engine.system.value", True),
+        ("bench.compare", "tune.run", False),
+        ("tune.run", "bench.compare", True),
+        ("tune.run", "train.data.examples", False),
+        ("train.heads.disco", "traces.read", True),
         ("design.bursts", "bench.comparison", True),
-        ("design.log", "train.examples", False),
+        ("design.log", "train.data.examples", False),
         ("bench.compare", "cli.screen", False),
-        ("engine", "testing", False),
+        ("engine.engine", "testing", False),
+        ("engine.engine", "", False),
         ("cli.listing", "testing", True),
+        ("__main__", "cli", True),
+        ("__main__", "engine.engine", False),
     ],
 )
 def test_the_arrows_are_those_of_the_design(module: str, target: str, fine: bool) -> None:
@@ -152,20 +182,46 @@ from __future__ import annotations
 import os
 import forerun.core.verify
 from forerun.drafters import lookup
-from ..core import Step
+from ..core.values import Step
 from . import base
 from .base import Drafter, DRAFTERS
-from .. import law
+from ..core import law
 if TYPE_CHECKING:
     from ..policies import base
 def later():
-    from ..stats import Stats
+    from ..engine.stats import Stats
 """
     seen = set(imports("drafters.none", ast.parse(source)))
 
-    assert seen == {"verify", "drafters.lookup", "core", "drafters.base", "law", "stats"}
+    assert seen == {"core.verify", "drafters.lookup", "core.values", "drafters.base", "core.law", "engine.stats"}
     assert set(imports("drafters", ast.parse("from .base import Drafter"), package=True)) == {"drafters.base"}
-    assert set(imports("", ast.parse("from .core import Step"), package=True)) == {"core"}
+    assert set(imports("", ast.parse("from .core.values import Step"), package=True)) == {"core.values"}
+
+
+def test_the_top_holds_what_all_share() -> None:
+    assert {file.stem for file in ROOT.glob("*.py")} == TOP
+
+
+def test_every_room_has_its_shelf() -> None:
+    assert {room_of(module) for module in MODULES} - {"models"} == set(SHELF)
+
+
+@pytest.mark.parametrize("folder", sorted({file.parent for file in FILES}), ids=lambda folder: folder.name)
+def test_no_folder_is_crowded(folder: Path) -> None:
+    assert len([file for file in folder.iterdir() if file.is_file()]) <= MAX_FILES
+
+
+def test_files_are_short_as_a_rule() -> None:
+    lengths = [len(file.read_text(encoding="utf-8").splitlines()) for file in FILES if file.name != "__init__.py"]
+
+    assert median(lengths) <= 100
+
+
+@pytest.mark.parametrize("file", sorted(TESTS.rglob("test_*.py")), ids=lambda file: str(file.relative_to(TESTS)))
+def test_tests_lie_where_their_source_lies(file: Path) -> None:
+    folder = file.parent.relative_to(TESTS)
+
+    assert folder.parts[:1] in {(), *((name,) for name in OF_THE_WHOLE)} or (ROOT / folder).is_dir()
 
 
 @pytest.mark.parametrize("file", FILES, ids=name_of)

@@ -29,18 +29,19 @@ from rich.table import Table
 
 from forerun import Engine, load
 from forerun.bench.difference import rounding_margin, shared_length
+from forerun.core.drafter import Drafter
+from forerun.core.policy import LengthPolicy
 from forerun.core.values import Context, Round, Step
 from forerun.design.run import Setup, design
 from forerun.design.throughput import DraftTimes, Loop, Rounds, predict, round_ms, rounds_of
 from forerun.design.untrained import config_of, untrained
-from forerun.drafters.base import Drafter, DrafterFactory, Parts
+from forerun.drafters.base import DrafterFactory, Parts
 from forerun.drafters.chain import next_step
 from forerun.drafters.draft_model import build
 from forerun.engine.conditions import conditions
 from forerun.engine.prompts.forms import encode
 from forerun.models.files.draft_shape import DraftShape
 from forerun.models.packed.pool import Pool
-from forerun.policies.base import LengthPolicy
 
 SHAPES = (
     "layers=1,vocabulary=8192",

@@ -24,8 +24,8 @@ from typing import Any, final
 
 from forerun import Engine, load
 from forerun.bench.comparison import spread
+from forerun.core.drafter import Drafter
 from forerun.core.values import Context, Step
-from forerun.drafters.base import Drafter
 from forerun.engine.conditions import conditions
 from forerun.engine.methods import policy_factory
 from forerun.engine.stats import Stats

@@ -1,10 +1,12 @@
 """forerun makes Hugging Face causal language models write faster without changing a probability of what they write."""
 
 from .core.decode import decode
+from .core.drafter import Drafter
 from .core.drive import Batch, drive
+from .core.policy import LengthPolicy
 from .core.processors import row_wise
 from .core.values import Context, Draft, Round, Sampling, Step, Verdict
-from .drafters.base import DRAFTERS, Drafter
+from .drafters.base import DRAFTERS
 from .engine.answer import LogprobOptions, Piece, Result, TokenLogprob
 from .engine.engine import Engine, load
 from .engine.stats import Stats
@@ -14,7 +16,7 @@ from .engine.system.value import System
 from .errors import ForerunError, InvalidLogits, ModelNotFound, UnsupportedModel, UnsupportedOption
 from .hf.generate import custom_generate
 from .models.packed.plan import LayerPlan
-from .policies.base import POLICIES, LengthPolicy
+from .policies.base import POLICIES
 
 __version__ = "0.1.0"
 

@@ -12,9 +12,9 @@ import torch
 from tokenizers import Tokenizer, decoders, models, pre_tokenizers
 from transformers import AutoConfig, AutoModelForCausalLM, PreTrainedTokenizerFast
 
-from .core.identity import identity_of
+from .core.identity import Pair, identity_of
 from .models.files.adapter import AdapterFile, AdapterShape, write_adapter
-from .models.files.classifier_heads import ACCEPTANCE, LOOKAHEAD, HeadFile, Pair, write_head
+from .models.files.classifier_heads import ACCEPTANCE, LOOKAHEAD, HeadFile, write_head
 
 VOCABULARY = 97
 WINDOW = 8

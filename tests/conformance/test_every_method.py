@@ -11,8 +11,7 @@ import pytest
 import torch
 
 from forerun import DRAFTERS, POLICIES, Engine, load
-from forerun.core.identity import identity_of
-from forerun.models.files.classifier_heads import Pair
+from forerun.core.identity import Pair, identity_of
 from forerun.models.loading.load import Module
 from forerun.testing import save_tiny_classifier, save_tiny_head, tiny_model
 from forerun.train.data.examples import Example

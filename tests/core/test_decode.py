@@ -9,14 +9,14 @@ import pytest
 
 from forerun.core.chance import Seeded
 from forerun.core.decode import decode
+from forerun.core.drafter import Drafter
 from forerun.core.drive import drive
+from forerun.core.policy import LengthPolicy
 from forerun.core.values import ROOT, Context, Round, Sampling, Step
-from forerun.drafters.base import Drafter
 from forerun.drafters.none import NoDraft
 from forerun.errors import InvalidLogits
 from forerun.models.packed.runner import HFRunner
 from forerun.models.packed.sequence import Sequence as TokenSequence
-from forerun.policies.base import LengthPolicy
 from forerun.policies.fixed import Fixed
 from forerun.testing import tiny_model
 

@@ -9,14 +9,14 @@ from typing import Any
 import pytest
 import torch
 
+from forerun.core.drafter import Drafter
+from forerun.core.forward import Rows
 from forerun.core.values import Context, Step
 from forerun.design import bursts
 from forerun.design.bursts import READ, READINGS, ROOM, VERIFIED, measure, room_for
-from forerun.drafters.base import Drafter
 from forerun.drafters.chain import chained
 from forerun.engine.engine import Engine
 from forerun.errors import UnsupportedOption
-from forerun.models.packed.request import Rows
 
 ABOUT = ("tiny", "float32")
 

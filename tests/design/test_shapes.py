@@ -9,7 +9,7 @@ from transformers import AutoConfig, AutoModelForCausalLM
 
 from forerun.design.shapes import by_layer, distinct, equal_shapes, grid, size_of
 from forerun.models.files.draft_shape import DraftShape, spread_layers
-from forerun.models.loading.checks import head_dim_of
+from forerun.models.packed.limits import head_dim_of
 from forerun.testing import tiny_model
 
 SMOLLM2 = AutoConfig.for_model(

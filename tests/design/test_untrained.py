@@ -13,6 +13,7 @@ import torch
 import forerun
 from forerun.core.chance import Seeded
 from forerun.core.drive import drive
+from forerun.core.forward import Rows
 from forerun.core.values import Context
 from forerun.design.untrained import UntrainedDraft, config_of, plan_of, untrained
 from forerun.engine.engine import Engine
@@ -20,7 +21,6 @@ from forerun.errors import ModelNotFound, UnsupportedOption
 from forerun.models.files.draft_shape import DraftShape
 from forerun.models.lean.runner import LeanRunner
 from forerun.models.packed.plan import FULL, LayerPlan
-from forerun.models.packed.request import Rows
 from forerun.models.packed.runner import HFRunner, Runner
 from forerun.models.packed.sequence import Sequence
 from forerun.testing import BYTES, SPECIAL

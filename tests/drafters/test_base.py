@@ -1,6 +1,7 @@
 import pytest
 
-from forerun.drafters.base import DRAFTERS, Drafter
+from forerun.core.drafter import Drafter
+from forerun.drafters.base import DRAFTERS
 from forerun.drafters.none import NoDraft
 from forerun.engine.methods import REGISTERED
 

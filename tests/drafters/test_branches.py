@@ -10,11 +10,11 @@ import torch
 
 from forerun import load
 from forerun.core.chance import Seeded
+from forerun.core.drafter import Drafter
 from forerun.core.drive import drive
+from forerun.core.forward import Rows
 from forerun.core.values import Context, Step
-from forerun.drafters.base import Drafter
 from forerun.drafters.branches import Branched
-from forerun.models.packed.request import Rows
 from forerun.testing import tiny_model
 
 from .branched import IDS

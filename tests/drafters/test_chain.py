@@ -1,10 +1,10 @@
 import torch
 
 from forerun.core.chance import Seeded
+from forerun.core.forward import Rows
 from forerun.core.law import Categorical
 from forerun.core.values import ROOT, Context, Sampling
 from forerun.drafters.chain import next_step
-from forerun.models.packed.request import Rows
 
 LOGITS = torch.tensor([[0.0, 3.0, 1.0, 2.0]])
 ROWS = Rows(LOGITS, torch.ones(1, 5))

@@ -6,14 +6,15 @@ import pytest
 import torch
 
 from forerun.core.chance import Seeded
+from forerun.core.drafter import Drafter
 from forerun.core.drive import drive
+from forerun.core.forward import Rows
 from forerun.core.identity import Identity
 from forerun.core.values import ROOT, Context, Effort, Sampling, Step
-from forerun.drafters.base import Drafter, Parts
+from forerun.drafters.base import Parts
 from forerun.drafters.draft_model import build, compare_vocabularies
 from forerun.errors import UnsupportedOption
 from forerun.models.packed.pool import Pool
-from forerun.models.packed.request import Rows
 from forerun.models.packed.runner import HFRunner
 from forerun.testing import tiny_model
 

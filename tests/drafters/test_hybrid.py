@@ -7,10 +7,11 @@ import pytest
 
 from forerun import load
 from forerun.core.chance import Seeded
+from forerun.core.drafter import Drafter
 from forerun.core.drive import drive
 from forerun.core.identity import Identity
 from forerun.core.values import ROOT, Context, Step
-from forerun.drafters.base import DRAFTERS, Drafter, Parts
+from forerun.drafters.base import DRAFTERS, Parts
 from forerun.drafters.graph_lossy import stochastic
 from forerun.drafters.hybrid import Hybrid
 from forerun.engine.methods import REGISTERED

@@ -3,9 +3,10 @@ from typing import Any
 import pytest
 
 from forerun.core.chance import Seeded
+from forerun.core.drafter import Drafter
 from forerun.core.drive import drive
 from forerun.core.values import ROOT, Context, Step
-from forerun.drafters.base import DRAFTERS, Drafter
+from forerun.drafters.base import DRAFTERS
 from forerun.engine.methods import REGISTERED
 
 BUILD = DRAFTERS.entry("lookup").build

@@ -12,9 +12,9 @@ import torch
 from forerun import Engine, load
 from forerun.core.chance import Seeded
 from forerun.core.drive import drive
+from forerun.core.forward import Rows
 from forerun.core.values import Context, Sampling, Step
 from forerun.errors import UnsupportedOption
-from forerun.models.packed.request import Rows
 from forerun.testing import save_tiny, save_tiny_adapter, tiny_model
 
 TEXT = [5, 6, 7, 8, 9, 3, 2, 11, 40, 17]

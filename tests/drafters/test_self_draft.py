@@ -6,10 +6,11 @@ import pytest
 import torch
 
 from forerun.core.chance import Seeded
+from forerun.core.drafter import Drafter
 from forerun.core.drive import drive
 from forerun.core.identity import Identity
 from forerun.core.values import ROOT, Context, Sampling
-from forerun.drafters.base import Drafter, Parts
+from forerun.drafters.base import Parts
 from forerun.drafters.self_draft import build
 from forerun.errors import UnsupportedModel, UnsupportedOption
 from forerun.models.packed.pool import Pool

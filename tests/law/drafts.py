@@ -6,16 +6,17 @@ from collections.abc import AsyncIterator, Callable, Sequence
 from fractions import Fraction
 from typing import final
 
+from forerun.core.drafter import Drafter
 from forerun.core.law import Law
+from forerun.core.policy import LengthPolicy
 from forerun.core.values import ROOT, Context, Round, Step
-from forerun.drafters.base import Drafter
 from forerun.drafters.draft_model import ModelDraft
 from forerun.drafters.exit_adapter import AheadDraft, ExitDraft
 from forerun.drafters.graph import GraphDraft, Limits
 from forerun.drafters.self_draft import SelfDraft
 from forerun.drafters.tree import Shape, Tree
 from forerun.models.packed.plan import FULL
-from forerun.policies.base import LengthPolicy, confidence
+from forerun.policies.base import confidence
 
 from .exact import FractionLaw, Table, TableSequence
 

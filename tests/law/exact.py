@@ -22,12 +22,12 @@ from torch import Tensor
 
 from forerun.core.chance import Chance
 from forerun.core.decode import decode
+from forerun.core.drafter import Drafter
+from forerun.core.forward import Rows
 from forerun.core.law import Law, PointMass
+from forerun.core.policy import LengthPolicy
 from forerun.core.values import ROOT, Context, Sampling
-from forerun.drafters.base import Drafter
-from forerun.models.packed.request import Rows
 from forerun.models.packed.sequence import shared_prefix
-from forerun.policies.base import LengthPolicy
 
 T = TypeVar("T")
 

@@ -13,12 +13,12 @@ from importlib import import_module
 import pytest
 
 from forerun.core.chance import Chance
+from forerun.core.forward import Rows
 from forerun.core.law import Law
 from forerun.core.values import ROOT, Context, Draft, Step, Verdict
 from forerun.core.verify import RowLaw, verify
 from forerun.drafters.tree_growth import Child as TreeChild
 from forerun.drafters.tree_growth import Offers, best_first
-from forerun.models.packed.request import Rows
 
 from .drafts import Child, best, without
 from .exact import FractionLaw, table_law

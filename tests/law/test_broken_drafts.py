@@ -7,8 +7,8 @@ from typing import Any
 
 import pytest
 
+from forerun.core.drafter import Drafter
 from forerun.core.law import Law
-from forerun.drafters.base import Drafter
 from forerun.drafters.draft_model import ModelDraft
 from forerun.errors import InvalidLogits
 from forerun.policies.fixed import Fixed

@@ -6,12 +6,12 @@ from fractions import Fraction
 
 import pytest
 
+from forerun.core.drafter import Drafter
+from forerun.core.policy import LengthPolicy
 from forerun.core.values import ROOT, Draft, Step
 from forerun.core.verify import verify
-from forerun.drafters.base import Drafter
 from forerun.drafters.lookup import Lookup
 from forerun.drafters.none import NoDraft
-from forerun.policies.base import LengthPolicy
 from forerun.policies.bounded import Bounded
 from forerun.policies.fixed import Fixed
 from forerun.policies.heuristic import Heuristic

@@ -8,10 +8,10 @@ from typing import Any, final
 
 import pytest
 
+from forerun.core.drafter import Drafter
+from forerun.core.policy import LengthPolicy
 from forerun.core.values import Context, Draft, Round, Signals, Step, Timing, Verdict
-from forerun.drafters.base import Drafter
 from forerun.policies import adaptive, confidence_product, cost, entropy, governor, roc
-from forerun.policies.base import LengthPolicy
 
 from . import drafts
 from .exact import Scenario, Table, TableSequence, distance, truth, written

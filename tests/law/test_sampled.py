@@ -10,10 +10,10 @@ import torch
 import forerun
 from forerun.core.chance import Seeded
 from forerun.core.decode import decode
+from forerun.core.drafter import Drafter
 from forerun.core.drive import Batch
 from forerun.core.law import Categorical
 from forerun.core.values import Context, Round, Sampling
-from forerun.drafters.base import Drafter
 from forerun.drafters.self_draft import SelfDraft
 from forerun.drafters.tree import Shape, Tree
 from forerun.models.packed.plan import LayerPlan

@@ -7,9 +7,9 @@ from dataclasses import replace
 
 import pytest
 
+from forerun.core.drafter import Drafter
+from forerun.core.policy import LengthPolicy
 from forerun.core.values import Draft, Step
-from forerun.drafters.base import Drafter
-from forerun.policies.base import LengthPolicy
 from forerun.policies.fixed import Fixed
 from forerun.policies.threshold import Threshold
 

@@ -4,10 +4,10 @@ from __future__ import annotations
 
 import torch
 
-from forerun.core.identity import Identity
-from forerun.models.files.classifier_heads import AcceptanceHead, HeadFile, LookaheadClassifier, Pair
+from forerun.core.identity import Identity, Pair
+from forerun.core.policy import LengthPolicy
+from forerun.models.files.classifier_heads import AcceptanceHead, HeadFile, LookaheadClassifier
 from forerun.policies.acceptance_head import PredictedAcceptance
-from forerun.policies.base import LengthPolicy
 from forerun.policies.disco import Disco
 
 from .exact import PROMPT

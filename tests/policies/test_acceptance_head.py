@@ -8,9 +8,9 @@ import pytest
 import torch
 
 from forerun import load
-from forerun.core.identity import Identity
+from forerun.core.identity import Identity, Pair
 from forerun.core.values import Step
-from forerun.models.files.classifier_heads import ACCEPTANCE, HeadFile, Pair, write_head
+from forerun.models.files.classifier_heads import ACCEPTANCE, HeadFile, write_head
 from forerun.policies.acceptance_head import build
 from forerun.policies.bounded import Bounded
 from forerun.testing import save_tiny_head, tiny_model

@@ -2,8 +2,8 @@ from typing import Any
 
 import pytest
 
+from forerun.core.policy import LengthPolicy
 from forerun.policies.adaptive import build
-from forerun.policies.base import LengthPolicy
 
 from .rounds import chain, recorded, round_of
 

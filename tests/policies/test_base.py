@@ -2,19 +2,10 @@ import pytest
 import torch
 
 from forerun.core.law import Categorical
+from forerun.core.policy import LengthPolicy
 from forerun.core.values import Signals, Step
 from forerun.engine.methods import REGISTERED
-from forerun.policies.base import (
-    POLICIES,
-    LengthPolicy,
-    Readings,
-    best,
-    confidence,
-    entropy,
-    has_row,
-    signals_of,
-    top_probabilities,
-)
+from forerun.policies.base import POLICIES, Readings, best, confidence, entropy, has_row, signals_of, top_probabilities
 from forerun.policies.fixed import Fixed
 
 LAW = Categorical(torch.tensor([0.1, 0.2, 0.7]))

@@ -7,9 +7,9 @@ import pytest
 import torch
 
 from forerun import load
-from forerun.core.identity import Identity
+from forerun.core.identity import Identity, Pair
 from forerun.core.values import Signals, Step
-from forerun.models.files.classifier_heads import LOOKAHEAD, HeadFile, Pair, write_head
+from forerun.models.files.classifier_heads import LOOKAHEAD, HeadFile, write_head
 from forerun.policies.disco import build
 from forerun.testing import save_tiny_classifier, tiny_model
 

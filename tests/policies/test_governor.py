@@ -5,11 +5,11 @@ from typing import Any
 
 import pytest
 
+from forerun.core.policy import LengthPolicy
 from forerun.core.values import Round
 from forerun.engine.methods import REGISTERED
 from forerun.engine.stats import Stats
 from forerun.policies import fixed
-from forerun.policies.base import LengthPolicy
 from forerun.policies.governor import MEASURE_AGAIN, MEASURED_FIRST, PROBE, SHORTEST_REST, Account, build
 
 from .rounds import chain, round_of

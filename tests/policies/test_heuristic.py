@@ -1,6 +1,6 @@
 import pytest
 
-from forerun.policies.base import LengthPolicy
+from forerun.core.policy import LengthPolicy
 from forerun.policies.heuristic import build
 
 from .rounds import chain, round_of

@@ -6,9 +6,9 @@ from collections.abc import Callable, Sequence
 
 import pytest
 
+from forerun.core.policy import LengthPolicy
 from forerun.core.values import Step
 from forerun.policies import fixed
-from forerun.policies.base import LengthPolicy
 from forerun.policies.bounded import Bounded
 from forerun.policies.cost import build
 from forerun.policies.governor import Account, Governor

@@ -3,7 +3,7 @@ from typing import Any
 
 import pytest
 
-from forerun.policies.base import LengthPolicy
+from forerun.core.policy import LengthPolicy
 from forerun.policies.roc import best_threshold, build
 
 from .rounds import recorded, round_of

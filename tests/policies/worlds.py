@@ -7,8 +7,9 @@ from dataclasses import dataclass, field
 from math import exp, log
 from random import Random
 
+from forerun.core.policy import LengthPolicy
 from forerun.core.values import Draft, Round, Signals, Step, Timing, Verdict
-from forerun.policies.base import LengthPolicy, PolicyFactory
+from forerun.policies.base import PolicyFactory
 
 DEPTH = 20
 Drafted = Sequence[tuple[float | None, bool]]  # confidence, None for a copied token, and whether it is right

@@ -8,9 +8,8 @@ from pathlib import Path
 
 import pytest
 
-from forerun.core.identity import Identity
+from forerun.core.identity import Identity, Pair
 from forerun.core.values import Signals
-from forerun.models.files.classifier_heads import Pair
 from forerun.traces.branches import Branches, Level, as_dict, branches_of, from_dict
 from forerun.traces.read import TracedAnswer, TraceHeader, answer_as_dict, answer_of, position_of, read_trace
 

@@ -11,9 +11,8 @@ import torch
 from safetensors.torch import save_file
 
 from forerun.core.cost import Cost, Costs, Point
-from forerun.core.identity import Identity
+from forerun.core.identity import Identity, Pair
 from forerun.core.values import Signals
-from forerun.models.files.classifier_heads import Pair
 from forerun.traces.read import (
     TracedAnswer,
     TraceHeader,

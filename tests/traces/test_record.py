@@ -11,8 +11,8 @@ import pytest
 import torch
 
 import forerun
+from forerun.core.drafter import Drafter
 from forerun.core.values import Context, Step
-from forerun.drafters.base import Drafter
 from forerun.policies.base import signals_of
 from forerun.testing import save_tiny, tiny_model
 from forerun.traces.read import read_trace

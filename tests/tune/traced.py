@@ -11,9 +11,8 @@ import torch
 
 import forerun
 from forerun.core.cost import Costs
-from forerun.core.identity import Identity, identity_of
+from forerun.core.identity import Identity, Pair, identity_of
 from forerun.core.values import Signals
-from forerun.models.files.classifier_heads import Pair
 from forerun.models.loading.load import Module
 from forerun.testing import VOCABULARY, tiny_model
 from forerun.traces.read import Trace, TracedAnswer, TraceHeader, position_of, read_trace

@@ -9,10 +9,10 @@ from typing import final
 
 from torch import Tensor
 
-from ..drafters.base import Drafter
-from ..models.packed.sequence import Sequence
-from ..policies.base import LengthPolicy
+from .drafter import Drafter
+from .forward import Target
 from .law import Law, PointMass
+from .policy import LengthPolicy
 from .sampling import greedy_tokens, law
 from .values import ROOT, Context, Draft, Round, Step, Timing, Unused, Verdict
 from .verify import RowLaw, Rule, verify
@@ -20,7 +20,7 @@ from .verify import RowLaw, Rule, verify
 MOST_FAILED = 4  # NaN in the keys of a draft model doesn't go away
 
 
-async def decode(target: Sequence, drafter: Drafter, policy: LengthPolicy, context: Context) -> AsyncGenerator[Round]:
+async def decode(target: Target, drafter: Drafter, policy: LengthPolicy, context: Context) -> AsyncGenerator[Round]:
     """Yield a round at a time until the context is finished. The first round is the prefill, with an empty draft.
 
     The target's law decides every token (verify.py), whatever drafter and policy do, unless the drafter is lossy.
@@ -39,7 +39,7 @@ async def decode(target: Sequence, drafter: Drafter, policy: LengthPolicy, conte
             held_back = policy.should_stop([])
             asked = not held_back and failed < MOST_FAILED
             steps, unused = await _collect(drafter, policy, context) if asked else ([], Unused())
-            failed = 0 if steps else failed + (unused.effort.invalid > 0 and not context.sampling.processors)
+            failed = 0 if steps else failed + (unused.effort.invalid > 0 and not context.sampling.calls_processors)
             draft = Draft.of(steps, unused.effort)
             clock.lap("draft")
             clock.add("draft_forward", sum(step.forward_seconds for step in steps) + unused.seconds)

@@ -10,7 +10,7 @@ from collections.abc import AsyncGenerator, Coroutine, Hashable, Iterator
 from dataclasses import dataclass
 from typing import Generic, TypeVar, final
 
-from ..models.packed.request import Request, Rows
+from .forward import Request, Rows
 
 K = TypeVar("K", bound=Hashable)
 T = TypeVar("T")

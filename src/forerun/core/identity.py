@@ -49,6 +49,34 @@ class Identity:
         return None
 
 
+@dataclass(frozen=True, slots=True)
+class Pair:
+    """A target and what runs ahead of it; drafter is a drafter's identity, "" where it can't be told."""
+
+    target: Identity
+    drafter: str
+
+    def as_dict(self) -> dict[str, Any]:
+        return {"target": self.target.as_dict(), "drafter": self.drafter}
+
+    @classmethod
+    def from_dict(cls, values: Mapping[str, Any]) -> Pair:
+        """Raises ValueError on a value that is missing."""
+        if not {"target", "drafter"} <= values.keys():
+            raise ValueError(f"a pair needs a target and a drafter, got {', '.join(values) or 'nothing'}")
+        return cls(Identity.from_dict(values["target"]), str(values["drafter"]))
+
+    def check(self, other: Pair, what: str) -> None:
+        """Raises ValueError where what was trained for this pair is used with another."""
+        if reason := self.target.difference(other.target):
+            raise ValueError(f"the {what} was trained for another target: its {reason}")
+        if self.drafter != other.drafter:
+            told = other.drafter or "one that can't be told"
+            raise ValueError(
+                f"the {what} was trained for another drafter: {self.drafter} there, {told} here; train one"
+            )
+
+
 def identity_of(model: nn.Module, vocabulary: Mapping[str, int] | None) -> Identity:
     """The identity of a transformers model, before anything empties it, and of its tokenizer's token -> id."""
     config: Any = model.config

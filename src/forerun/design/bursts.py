@@ -21,9 +21,9 @@ from typing import final
 from ..bench.comparison import spread
 from ..core.chance import Seeded
 from ..core.cost import Cost, Point
+from ..core.drafter import Drafter
 from ..core.drive import drive
 from ..core.values import ROOT, Context
-from ..drafters.base import Drafter
 from ..errors import UnsupportedOption
 from ..models.packed.runner import Runner
 from ..models.packed.sequence import Sequence as Target

@@ -13,8 +13,8 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
+from ..core.drafter import Drafter
 from ..core.identity import Identity
-from ..drafters.base import Drafter
 from ..drafters.vocabulary import frequent
 from ..jsonl import read_lines
 from .throughput import Rounds

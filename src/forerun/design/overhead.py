@@ -13,11 +13,11 @@ from typing import final
 
 import numpy as np
 
+from ..core.drafter import Drafter
+from ..core.policy import LengthPolicy
 from ..core.values import Context, Round, Step
-from ..drafters.base import Drafter
 from ..engine.engine import Engine
 from ..engine.timed import timed_answer
-from ..policies.base import LengthPolicy
 from .throughput import Overhead
 
 TOKENS = 49

@@ -9,7 +9,7 @@ from functools import cache, partial
 from statistics import mean
 from typing import Any
 
-from ..drafters.base import Drafter
+from ..core.drafter import Drafter
 from ..engine.engine import Engine
 from ..models.files.draft_shape import DraftShape
 from .acceptance import Guess, Seen, guess_from

@@ -7,7 +7,7 @@ from dataclasses import dataclass, replace
 from typing import Any
 
 from ..models.files.draft_shape import DraftShape
-from ..models.loading.checks import head_dim_of
+from ..models.packed.limits import head_dim_of
 
 DEPTHS = (1, 2, 3, 4, 6, 8, 12, 16, 24, 32, 48)
 WIDTHS = (1.0, 0.75, 0.5)

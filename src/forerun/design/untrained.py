@@ -14,8 +14,9 @@ from typing import Any, final
 import torch
 from transformers import AutoConfig, AutoModelForCausalLM
 
+from ..core.drafter import Drafter
+from ..core.forward import Rows
 from ..core.values import Context, Step
-from ..drafters.base import Drafter
 from ..drafters.chain import chained
 from ..engine.engine import Engine
 from ..models.files.draft_shape import DraftShape, spread_layers
@@ -25,7 +26,6 @@ from ..models.gguf.convert import converted
 from ..models.lean.runner import LeanRunner
 from ..models.loading.load import dtype_of
 from ..models.packed.plan import FULL, LayerPlan
-from ..models.packed.request import Rows
 from ..models.packed.runner import HFRunner, Runner
 from ..models.packed.sequence import Sequence
 

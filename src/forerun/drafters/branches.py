@@ -9,12 +9,13 @@ from typing import Any
 
 from torch import Tensor
 
+from ..core.drafter import WITH_LAW, Drafter
+from ..core.forward import Rows
 from ..core.law import Law, PointMass
 from ..core.sampling import ranked
 from ..core.values import ROOT, Context
 from ..errors import InvalidLogits, UnsupportedOption
-from ..models.packed.request import Rows
-from .base import DRAFTERS, WITH_LAW, Drafter, DrafterFactory, Parts
+from .base import DRAFTERS, DrafterFactory, Parts
 
 
 @dataclass(frozen=True, slots=True)

@@ -4,12 +4,12 @@ from __future__ import annotations
 
 from collections.abc import AsyncGenerator, Sequence
 
+from ..core.drafter import Drafter
+from ..core.forward import Rows
 from ..core.law import PointMass
 from ..core.sampling import law
 from ..core.values import Context, Effort, Step, Unused
 from ..errors import InvalidLogits
-from ..models.packed.request import Rows
-from .base import Drafter
 
 
 async def chained(drafter: Drafter, context: Context) -> AsyncGenerator[Step]:

@@ -18,14 +18,15 @@ from typing import Any, final
 import torch
 import torch.nn.functional as F
 
+from ..core.drafter import Drafter
+from ..core.forward import Rows
 from ..core.values import Context, Step
 from ..errors import UnsupportedOption
 from ..models.files.draft import read_draft
 from ..models.packed.plan import FULL, LayerPlan
 from ..models.packed.pool import Pool
-from ..models.packed.request import Rows
 from ..models.packed.sequence import Sequence, shared_prefix
-from .base import DRAFTERS, Drafter, DrafterFactory, Parts
+from .base import DRAFTERS, DrafterFactory, Parts
 from .chain import chained
 from .vocabulary import first_ranked
 

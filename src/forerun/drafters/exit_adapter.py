@@ -16,14 +16,15 @@ from typing import final
 
 import torch
 
+from ..core.drafter import Drafter
+from ..core.forward import Rows
 from ..core.values import Context, Step
 from ..models.files.adapter import read_adapter
 from ..models.lean.adapter_runner import AdapterRunner
 from ..models.packed.plan import LayerPlan
 from ..models.packed.pool import Pool
-from ..models.packed.request import Rows
 from ..models.packed.sequence import Sequence, shared_prefix
-from .base import DRAFTERS, Drafter, DrafterFactory, Parts
+from .base import DRAFTERS, DrafterFactory, Parts
 from .chain import chained
 from .vocabulary import first_ranked
 

@@ -19,13 +19,14 @@ from typing import Any, final
 import torch
 from torch import Tensor
 
+from ..core.drafter import Drafter
+from ..core.forward import Rows
 from ..core.law import Law
 from ..core.values import ROOT, Context, Effort, Step, Unused
 from ..core.verify import Rule
 from ..errors import UnsupportedOption
-from ..models.packed.request import Rows
 from ..models.packed.sequence import Sequence
-from .base import DRAFTERS, Drafter, DrafterFactory, Parts
+from .base import DRAFTERS, DrafterFactory, Parts
 from .branches import Branched, branching, read_row
 from .graph_lossy import stochastic
 from .graph_nodes import Graph

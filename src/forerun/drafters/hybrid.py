@@ -12,11 +12,12 @@ from collections.abc import Sequence as Series
 from contextlib import aclosing
 from typing import Any, final
 
+from ..core.drafter import Drafter
+from ..core.forward import Rows
 from ..core.registry import Entry
 from ..core.values import Context, Step, Unused
 from ..errors import UnsupportedOption
-from ..models.packed.request import Rows
-from .base import DRAFTERS, Drafter, DrafterFactory, Parts
+from .base import DRAFTERS, DrafterFactory, Parts
 
 FIRST = "lookup"
 

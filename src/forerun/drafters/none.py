@@ -5,8 +5,9 @@ from __future__ import annotations
 from collections.abc import AsyncGenerator
 from typing import final
 
+from ..core.drafter import Drafter
 from ..core.values import Context, Step
-from .base import DRAFTERS, Drafter, DrafterFactory, Parts
+from .base import DRAFTERS, DrafterFactory, Parts
 
 
 @final

@@ -16,13 +16,14 @@ from dataclasses import replace
 from pathlib import Path
 from typing import final
 
+from ..core.drafter import Drafter
+from ..core.forward import Rows
 from ..core.values import ROOT, Context, Step
 from ..errors import UnsupportedOption
 from ..models.files.plan import read_plan
 from ..models.packed.plan import LayerPlan
-from ..models.packed.request import Rows
 from ..models.packed.sequence import Sequence
-from .base import DRAFTERS, Drafter, DrafterFactory, Parts
+from .base import DRAFTERS, DrafterFactory, Parts
 from .chain import chained
 from .vocabulary import frequent
 

@@ -18,11 +18,12 @@ from typing import Any, final
 
 from torch import Tensor
 
+from ..core.drafter import Drafter
+from ..core.forward import Rows
 from ..core.law import Law
 from ..core.values import Context, Effort, Step, Unused
 from ..errors import UnsupportedOption
-from ..models.packed.request import Rows
-from .base import DRAFTERS, Drafter, DrafterFactory, Parts
+from .base import DRAFTERS, DrafterFactory, Parts
 from .branches import Branch, Branched, branching, read_row
 from .tree_growth import Chosen, Drawn, Offers, affordable, best_first
 from .tree_prices import pricing

@@ -15,14 +15,14 @@ import torch
 
 from ..core.chance import Seeded
 from ..core.decode import decode
+from ..core.drafter import Drafter
 from ..core.drive import Batch, Event
-from ..core.identity import Identity
+from ..core.identity import Identity, Pair
 from ..core.processors import PROMISE
 from ..core.values import Context, Round
-from ..drafters.base import Drafter, DrafterFactory, Parts, drafting_pool
+from ..drafters.base import DrafterFactory, Parts, drafting_pool
 from ..drafters.none import NoDraft
 from ..errors import UnsupportedOption
-from ..models.files.classifier_heads import Pair
 from ..models.loading.follow import check_text_is_not_random, follow
 from ..models.loading.given_tokenizer import as_tokenizer
 from ..models.loading.load import Loaded, open_model

@@ -9,7 +9,7 @@ import re
 from collections.abc import Mapping
 from typing import Any
 
-from ..models.loading.checks import head_dim_of
+from ..models.packed.limits import head_dim_of
 from .small import LAYERS, WINDOW, small_config
 
 # switches that change no forward of a decoder, or that say what kind of model it is

@@ -14,9 +14,10 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import final
 
+from ..core.policy import LengthPolicy
 from ..core.values import Round, Step
 from ..models.files.classifier_heads import ACCEPTANCE, AcceptanceHead, read_head
-from .base import POLICIES, LengthPolicy, PolicyFactory
+from .base import POLICIES, PolicyFactory
 
 
 @final

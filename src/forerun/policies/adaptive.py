@@ -12,8 +12,9 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from typing import final
 
+from ..core.policy import LengthPolicy
 from ..core.values import Round, Step
-from .base import POLICIES, LengthPolicy, PolicyFactory, best, confidence
+from .base import POLICIES, PolicyFactory, best, confidence
 
 SIGNALS: dict[str, Callable[[Step], float]] = {"token": confidence, "best": best}
 RULES = ("code", "paper")

@@ -1,45 +1,21 @@
-"""What a length policy is, and the table of all policies.
+"""The table of all policies, and what they read off a step.
 
-A policy decides when a draft is long enough. It may stop, it can't remove a token, and it never sees the target's law of
-the running round, so it can't bias the output. One file a rule; build's keyword-only arguments are its options.
+One file a rule; build's keyword-only arguments are its options.
 """
 
 from __future__ import annotations
 
-from abc import ABC, abstractmethod
 from collections.abc import Callable, Sequence
 from typing import Generic, TypeVar, final
 
 import torch
 from torch import Tensor
 
+from ..core.policy import LengthPolicy
 from ..core.registry import Registry
-from ..core.values import Round, Signals, Step
-from ..models.files.classifier_heads import Pair
+from ..core.values import Signals, Step
 
 T = TypeVar("T")
-
-
-class LengthPolicy(ABC):
-    """Decides for one request. trained_for: the only pair of target and drafter that it may be used with, None if any."""
-
-    trained_for: Pair | None = None
-
-    def begin(self, unread: int, room: int) -> None:  # noqa: B027
-        """A request begins: its first draft has so many tokens to read first, and it may have `room` more tokens."""
-
-    @abstractmethod
-    def should_stop(self, steps: Sequence[Step]) -> bool:
-        """Whether the draft made of these steps is long enough.
-
-        Asked before the first pull too, with no steps: True then drafts nothing this round.
-        """
-
-    def observe(self, steps: Sequence[Step], round: Round) -> None:  # noqa: B027
-        """Learn from a finished round: the draft's signals, the verdict and the times."""
-
-    def end(self) -> None:  # noqa: B027
-        """The request has ended, by itself or by its caller."""
 
 
 PolicyFactory = Callable[[], LengthPolicy]

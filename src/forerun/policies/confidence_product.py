@@ -12,8 +12,9 @@ from collections.abc import Sequence
 from math import prod
 from typing import final
 
+from ..core.policy import LengthPolicy
 from ..core.values import Round, Step
-from .base import POLICIES, LengthPolicy, PolicyFactory, Readings, confidence
+from .base import POLICIES, PolicyFactory, Readings, confidence
 
 
 @final

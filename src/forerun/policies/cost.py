@@ -29,8 +29,9 @@ from itertools import chain, repeat
 from threading import RLock
 from typing import final
 
+from ..core.policy import LengthPolicy
 from ..core.values import Round, Step
-from .base import POLICIES, LengthPolicy, PolicyFactory, Readings
+from .base import POLICIES, PolicyFactory, Readings
 from .estimate import Odds
 from .outlook import Beliefs, Outlook, Reading, read
 from .pace import GivenPace, MeasuredPace, Pace

@@ -13,9 +13,10 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import final
 
+from ..core.policy import LengthPolicy
 from ..core.values import Step
 from ..models.files.classifier_heads import LOOKAHEAD, LookaheadClassifier, read_head
-from .base import POLICIES, LengthPolicy, PolicyFactory, entropy, has_row, top_probabilities
+from .base import POLICIES, PolicyFactory, entropy, has_row, top_probabilities
 
 
 @final

@@ -13,8 +13,9 @@ from collections.abc import Sequence
 from math import sqrt
 from typing import final
 
+from ..core.policy import LengthPolicy
 from ..core.values import Step
-from .base import POLICIES, LengthPolicy, PolicyFactory, entropy
+from .base import POLICIES, PolicyFactory, entropy
 
 
 @final

@@ -5,8 +5,9 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import final
 
+from ..core.policy import LengthPolicy
 from ..core.values import Step
-from .base import POLICIES, LengthPolicy, PolicyFactory
+from .base import POLICIES, PolicyFactory
 
 
 @final

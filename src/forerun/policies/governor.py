@@ -19,8 +19,9 @@ from statistics import median
 from threading import RLock
 from typing import Any, final
 
+from ..core.policy import LengthPolicy
 from ..core.values import Round, Step
-from .base import POLICIES, LengthPolicy, PolicyFactory
+from .base import POLICIES, PolicyFactory
 
 MEASURED_FIRST, NEWEST = 3, 15  # plain rounds
 MEASURE_AGAIN = 128  # drafted rounds

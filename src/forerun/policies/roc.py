@@ -13,8 +13,9 @@ from collections.abc import Iterable, Sequence
 from itertools import groupby
 from typing import final
 
+from ..core.policy import LengthPolicy
 from ..core.values import Round, Step
-from .base import POLICIES, LengthPolicy, PolicyFactory, confidence
+from .base import POLICIES, PolicyFactory, confidence
 
 LEAST_PAIRS = 6
 MISSED = 3.0  # the weight of a false negative

@@ -10,8 +10,9 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import final
 
+from ..core.policy import LengthPolicy
 from ..core.values import Step
-from .base import POLICIES, LengthPolicy, PolicyFactory, confidence
+from .base import POLICIES, PolicyFactory, confidence
 
 
 @final

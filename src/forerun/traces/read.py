@@ -15,9 +15,9 @@ from safetensors.torch import load_file
 from torch import Tensor
 
 from ..core.cost import Costs
+from ..core.identity import Pair
 from ..core.values import Signals
 from ..jsonl import Line, lines
-from ..models.files.classifier_heads import Pair
 from .branches import Branches, as_dict, from_dict
 from .signals import numbers_of, signals_from
 

@@ -18,8 +18,8 @@ from safetensors.torch import save_file
 from torch import Tensor
 
 from ..bench.suite import read_suite
+from ..core.drafter import Drafter
 from ..core.values import Context, Signals, Step
-from ..drafters.base import Drafter
 from ..engine.engine import Engine
 from ..engine.prompts.questions import has_chat_template
 from ..jsonl import Lines

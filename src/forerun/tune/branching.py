@@ -12,8 +12,9 @@ from collections.abc import Mapping, Sequence
 from typing import Any
 
 from ..core.cost import Cost
+from ..core.drafter import Drafter
 from ..core.values import ROOT, Signals
-from ..drafters.base import Drafter, DrafterFactory
+from ..drafters.base import DrafterFactory
 from ..drafters.graph import GraphDraft, Limits
 from ..drafters.tree import Shape, Tree
 from ..drafters.tree_growth import Chosen, Ranking, affordable, best_first

@@ -15,13 +15,12 @@ from typing import Any
 
 from ..core.chance import Seeded
 from ..core.cost import Cost, Point
+from ..core.drafter import Drafter
 from ..core.drive import Batch, drive
-from ..core.identity import Identity
+from ..core.identity import Identity, Pair
 from ..core.values import Context, Signals
-from ..drafters.base import Drafter
 from ..drafters.lookup import Lookup
 from ..engine.engine import Engine
-from ..models.files.classifier_heads import Pair
 from ..traces.read import Position, Trace, TracedAnswer, TraceHeader, position_of
 from .branching import grown, prices_of
 from .candidates import BRANCHED, SHAPES, Way

@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 import torch
 
-from forerun.core.identity import Identity
+from forerun.core.identity import Identity, Pair
 from forerun.errors import InvalidModelFile
 from forerun.models.files.classifier_heads import (
     ACCEPTANCE,
@@ -15,7 +15,6 @@ from forerun.models.files.classifier_heads import (
     AcceptanceHead,
     HeadFile,
     LookaheadClassifier,
-    Pair,
     acceptance_logits,
     calibrated,
     depth_of,

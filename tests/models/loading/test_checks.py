@@ -19,9 +19,10 @@ from transformers.utils.quantization_config import GgufConfig
 
 from forerun.errors import UnsupportedModel
 from forerun.families.small import small_model
-from forerun.models.loading.checks import cached_length, check_structure, max_length_of
+from forerun.models.loading.checks import cached_length, check_structure
 from forerun.models.loading.load import open_model
 from forerun.models.packed.layers import decoder_layers
+from forerun.models.packed.limits import max_length_of
 from forerun.models.packed.mask import Pattern
 from forerun.models.packed.runner import HFRunner
 from forerun.models.packed.sequence import Sequence

@@ -5,8 +5,9 @@ from __future__ import annotations
 import pytest
 import torch
 
+from forerun.core.forward import Rows, submit
 from forerun.models.packed.plan import FULL, LayerPlan
-from forerun.models.packed.request import Request, Rows, submit
+from forerun.models.packed.request import Request
 from forerun.models.packed.runner import HFRunner
 from forerun.models.packed.sequence import Sequence
 from forerun.testing import tiny_model

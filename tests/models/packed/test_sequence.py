@@ -8,11 +8,11 @@ import pytest
 import torch
 from torch import Tensor
 
+from forerun.core.forward import Rows
 from forerun.core.values import ROOT
 from forerun.models.lean.runner import LeanRunner
 from forerun.models.packed.layers import decoder_layers
 from forerun.models.packed.plan import FULL, LayerPlan
-from forerun.models.packed.request import Rows
 from forerun.models.packed.runner import HFRunner
 from forerun.models.packed.sequence import CHUNK, Sequence, shared_prefix
 from forerun.testing import VOCABULARY, tiny_model

@@ -9,9 +9,9 @@ import pytest
 import torch
 
 from forerun.core.cost import Cost, Costs, Point
-from forerun.core.identity import Identity
+from forerun.core.identity import Identity, Pair
 from forerun.core.values import Signals
-from forerun.models.files.classifier_heads import LOOKAHEAD, LookaheadClassifier, Pair, read_head
+from forerun.models.files.classifier_heads import LOOKAHEAD, LookaheadClassifier, read_head
 from forerun.traces.read import Position, Trace, TracedAnswer, TraceHeader
 from forerun.train.heads.disco import DiscoRecipe, DiscoRun, fit_classifier, steps_of, train_disco
 

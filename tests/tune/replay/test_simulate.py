@@ -11,14 +11,14 @@ import pytest
 
 import forerun
 from forerun.core.chance import Seeded
+from forerun.core.drafter import Drafter
 from forerun.core.drive import drive
+from forerun.core.identity import Pair
+from forerun.core.policy import LengthPolicy
 from forerun.core.values import Context, Round, Step
-from forerun.drafters.base import Drafter
 from forerun.drafters.branches import Branched
 from forerun.engine.methods import policy_factory
 from forerun.engine.stats import Stats
-from forerun.models.files.classifier_heads import Pair
-from forerun.policies.base import LengthPolicy
 from forerun.policies.fixed import Fixed
 from forerun.testing import tiny_model
 from forerun.traces.read import Trace

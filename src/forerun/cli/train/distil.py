@@ -12,8 +12,8 @@ import typer
 
 from ...core.identity import Identity, identity_of
 from ...engine.engine import Engine
-from ...models.loading.checks import max_length_of
 from ...models.loading.load import Module, open_module
+from ...models.packed.limits import max_length_of
 from ...train.distil.loop import DistilRecipe, Progress
 from ...train.distil.run import Begin, DistilReport, DistilRun, Shape
 from ...train.workplace import check_output

@@ -10,8 +10,8 @@ from typing import Annotated, Any
 
 import typer
 
-from ...models.loading.checks import max_length_of
 from ...models.loading.load import open_module
+from ...models.packed.limits import max_length_of
 from ...train.layerskip.presets import Recipe, preset
 from ...train.layerskip.run import check_training, train
 from ...train.layerskip.settings import Settings

@@ -11,9 +11,9 @@ from typing import Annotated, Any
 import typer
 
 from ...engine.engine import Engine
-from ...models.loading.checks import max_length_of
 from ...models.loading.load import Module, open_module
 from ...models.packed.layers import decoder_layers
+from ...models.packed.limits import max_length_of
 from ...models.packed.plan import LayerPlan
 from ...plotting import check_plotting
 from ...train.data.examples import Example

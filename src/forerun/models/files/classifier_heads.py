@@ -17,39 +17,11 @@ import torch
 from torch import Tensor
 from torch.nn.functional import linear, silu
 
-from ...core.identity import Identity
+from ...core.identity import Pair
 from .saved import Kind, read_saved, write_saved
 
 ACCEPTANCE = Kind("acceptance head", "head")
 LOOKAHEAD = Kind("lookahead classifier", "classifier")
-
-
-@dataclass(frozen=True, slots=True)
-class Pair:
-    """A target and what runs ahead of it; drafter is a drafter's identity, "" where it can't be told."""
-
-    target: Identity
-    drafter: str
-
-    def as_dict(self) -> dict[str, Any]:
-        return {"target": self.target.as_dict(), "drafter": self.drafter}
-
-    @classmethod
-    def from_dict(cls, values: Mapping[str, Any]) -> Pair:
-        """Raises ValueError on a value that is missing."""
-        if not {"target", "drafter"} <= values.keys():
-            raise ValueError(f"a pair needs a target and a drafter, got {', '.join(values) or 'nothing'}")
-        return cls(Identity.from_dict(values["target"]), str(values["drafter"]))
-
-    def check(self, other: Pair, what: str) -> None:
-        """Raises ValueError where what was trained for this pair is used with another."""
-        if reason := self.target.difference(other.target):
-            raise ValueError(f"the {what} was trained for another target: its {reason}")
-        if self.drafter != other.drafter:
-            told = other.drafter or "one that can't be told"
-            raise ValueError(
-                f"the {what} was trained for another drafter: {self.drafter} there, {told} here; train one"
-            )
 
 
 @dataclass(frozen=True, slots=True, eq=False)

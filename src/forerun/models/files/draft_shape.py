@@ -12,7 +12,7 @@ from dataclasses import dataclass, fields, replace
 from typing import Any
 
 from ...errors import UnsupportedOption
-from ..loading.checks import head_dim_of
+from ..packed.limits import head_dim_of
 
 
 @dataclass(frozen=True, slots=True)

@@ -13,11 +13,12 @@ import torch
 from torch import Tensor
 from transformers import LlamaConfig
 
+from ...core.forward import Rows
 from ...errors import InvalidModelFile, UnsupportedModel, UnsupportedOption
 from ..files.adapter import AdapterFile, AdapterShape
 from ..packed.forward import Packed
 from ..packed.plan import FULL, LayerPlan
-from ..packed.request import Request, Rows
+from ..packed.request import Request
 from ..packed.runner import Runner, gather, layout
 from ..packed.store import Store
 from .attention import Stage

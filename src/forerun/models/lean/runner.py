@@ -16,10 +16,11 @@ from typing import Any, final
 import torch
 from torch import Tensor
 
+from ...core.forward import Rows
 from ...errors import UnsupportedOption
 from ..packed.forward import Packed
 from ..packed.plan import LayerPlan
-from ..packed.request import Request, Rows
+from ..packed.request import Request
 from ..packed.runner import Runner, gather, layout
 from ..packed.store import Store
 from .attention import Stage

@@ -16,7 +16,7 @@ import torch.nn.functional as F
 from torch import Tensor
 
 from ...errors import UnsupportedModel
-from ..loading.checks import head_dim_of, max_length_of
+from ..packed.limits import head_dim_of, max_length_of
 from ..packed.mask import Pattern
 
 # Rotary scalings that don't depend on how long the text is.

@@ -17,10 +17,11 @@ from typing import Any
 import torch
 from torch import Tensor
 
+from ...core.forward import Rows
 from ...core.values import ROOT
 from ...errors import UnsupportedModel
 from ..packed.plan import LayerPlan
-from ..packed.request import Request, Rows
+from ..packed.request import Request
 from ..packed.runner import HFRunner, Runner
 from ..packed.sequence import Sequence
 from .checks import cached_length

@@ -15,16 +15,17 @@ from torch import Tensor
 from transformers import PreTrainedConfig
 
 from ...core.cost import Cost
+from ...core.forward import Rows
 from ...errors import UnsupportedModel, UnsupportedOption
-from ..loading.checks import max_length_of
 from .attention import NAME
 from .cached_attention import PackedCache, attends_by_itself, opened_attention
 from .changes import Watch
 from .forward import Packed, Part, Running
 from .layers import Block, decoder_layers
+from .limits import max_length_of
 from .mask import Pattern
 from .plan import FULL, LayerPlan
-from .request import Request, Rows
+from .request import Request
 from .store import LayerStore, NoStore, Store
 
 LEAN = "carving needs the lean runner: load a Llama-shaped model by name or path, not as an object"

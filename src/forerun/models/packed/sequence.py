@@ -14,10 +14,11 @@ from typing import final
 import torch
 from torch import Tensor
 
+from ...core.forward import Rows, submit
 from ...core.values import ROOT
 from .forward import Part
 from .plan import FULL, LayerPlan
-from .request import Request, Rows, submit
+from .request import Request
 from .runner import Runner
 from .states import States
 

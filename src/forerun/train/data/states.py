@@ -14,8 +14,9 @@ import numpy as np
 import torch
 from torch import Tensor
 
+from ...core.drafter import Drafter
 from ...core.values import Context, Step
-from ...drafters.base import Drafter, DrafterFactory
+from ...drafters.base import DrafterFactory
 from ...engine.engine import Engine
 from ...jsonl import Lines, read_lines
 from ...models.packed.sequence import Sequence as Text

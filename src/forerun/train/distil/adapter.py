@@ -13,7 +13,7 @@ from torch import Tensor, nn
 from ...core.identity import Identity
 from ...models.files.adapter import AdapterFile, AdapterShape, write_adapter
 from ...models.files.draft_shape import DraftShape
-from ...models.loading.checks import head_dim_of
+from ...models.packed.limits import head_dim_of
 from .adapter_block import ExitAdapter, Past
 from .data import DistilBatch
 from .frozen import Frozen

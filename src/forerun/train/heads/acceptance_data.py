@@ -19,10 +19,10 @@ import torch
 from torch import Tensor
 
 from ...core.chance import Chance, Seeded
+from ...core.drafter import Drafter
 from ...core.drive import Batch
 from ...core.sampling import law
 from ...core.values import Sampling
-from ...drafters.base import Drafter
 from ...engine.engine import Engine
 from ...jsonl import Skipped, made_of
 from ...models.packed.sequence import Sequence as Target

@@ -15,12 +15,12 @@ from typing import final
 
 from ...bench.comparison import spread
 from ...core.cost import Cost, Costs, Point
+from ...core.drafter import Drafter
+from ...core.policy import LengthPolicy
 from ...core.values import Round, Step
-from ...drafters.base import Drafter
 from ...engine.engine import Engine
 from ...engine.timed import timed_answer
 from ...models.packed.sequence import Sequence as Target
-from ...policies.base import LengthPolicy
 from ...traces.read import Trace
 
 LENGTHS = (0, 1, 2, 3, 4, 6, 8, 12)

@@ -12,9 +12,10 @@ from dataclasses import dataclass, replace
 from functools import cache, partial
 from typing import Any, final
 
+from ...core.policy import LengthPolicy
 from ...core.values import Draft, Round, Step, Timing, Verdict
 from ...engine.stats import Stats
-from ...policies.base import LengthPolicy, PolicyFactory
+from ...policies.base import PolicyFactory
 from ...traces.read import Position, Trace, TracedAnswer
 from .places import Place, branched, chain
 from .round_costs import RoundCosts

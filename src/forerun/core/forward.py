@@ -1,0 +1,70 @@
+"""How coroutines ask a driver for a forward, and what comes back."""
+
+from __future__ import annotations
+
+import types
+from collections.abc import Generator, Hashable
+from collections.abc import Sequence as Series
+from dataclasses import dataclass, field
+from typing import Any, Protocol
+
+from torch import Tensor
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Rows:
+    """What a forward gives for the wanted rows of one request, in order.
+
+    logits [n, V]; hidden [n, D], the input of the output head; taps: layer -> [n_all, D], of all rows. seconds: from the
+    request to these rows.
+    """
+
+    logits: Tensor
+    hidden: Tensor
+    taps: dict[int, Tensor] = field(default_factory=dict)
+    seconds: float = 0.0
+
+
+class Executor(Protocol):
+    """What computes forwards: several requests in one."""
+
+    def execute(self, requests: Series[Any]) -> list[Rows]: ...
+
+
+class Request(Protocol):
+    """What a driver knows of a forward that is asked for.
+
+    Requests with an equal packs_with can share a forward. drafting says that this one is part of a draft: verifications
+    wait for it, so that a batch stays in phase.
+    """
+
+    @property
+    def runner(self) -> Executor: ...
+
+    @property
+    def drafting(self) -> bool: ...
+
+    @property
+    def packs_with(self) -> Hashable: ...
+
+
+class Target(Protocol):
+    """The sequence that the loop verifies on: a committed prefix, and scratch rows after it."""
+
+    async def sync(self, ids: Series[int], taps: frozenset[int] = frozenset()) -> Rows:
+        """Make the prefix equal to ids; the row after its last token."""
+        ...
+
+    async def complete(self, tokens: Series[int], parents: Series[int], taps: frozenset[int] = frozenset()) -> Rows:
+        """Rows of the whole model after each of these tokens, which follow their parents."""
+        ...
+
+    def keep(self, rows: Series[int]) -> None:
+        """Commit some of the scratch rows, drop the others."""
+        ...
+
+
+@types.coroutine
+def submit(request: Request) -> Generator[Request, Rows, Rows]:
+    """Suspend with a request; the driver resumes with its rows."""
+    return (yield request)
