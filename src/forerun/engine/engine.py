@@ -42,7 +42,7 @@ from .methods import drafter_factory, policy_factory
 from .option_values import whole_number
 from .options import Options, applied_options, given_options, options_from
 from .prompts.forms import encode, is_many, split
-from .prompts.prompt import Prompt, Prompts, SinglePrompt
+from .prompts.prompt import Prompt, Prompts, SinglePrompt, TokenRows
 from .request import RequestOptions
 
 if TYPE_CHECKING:
@@ -93,7 +93,7 @@ class Engine:
 
     @overload
     def generate(
-        self, prompt: Prompt | Prompts, *, max_batch: int | None = MAX_BATCH, **options: Unpack[RequestOptions]
+        self, prompt: TokenRows, *, max_batch: int | None = MAX_BATCH, **options: Unpack[RequestOptions]
     ) -> Result | list[Result]: ...
 
     def generate(

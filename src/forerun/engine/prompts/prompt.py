@@ -24,6 +24,7 @@ class Encoding(Protocol):
 Message = Mapping[str, object]
 # text, a chat or token ids: one prompt for certain
 SinglePrompt = str | Sequence[Message] | Sequence[int]
-# rows of ids and encodings may hold one prompt or several, which no type tells
-Prompt = Union[SinglePrompt, "Tensor", "NDArray[np.integer[Any]]", Mapping[str, object]]
-Prompts = Sequence[Union[SinglePrompt, "Tensor", "NDArray[np.integer[Any]]", Encoding]]
+# one prompt or a batch of them, which their types don't tell
+TokenRows = Union["Tensor", "NDArray[np.integer[Any]]", Mapping[str, object]]  # noqa: UP007
+Prompt = Union[SinglePrompt, TokenRows]  # noqa: UP007
+Prompts = Sequence[Union[SinglePrompt, "Tensor", "NDArray[np.integer[Any]]", Encoding]]  # noqa: UP007

@@ -1,0 +1,57 @@
+"""What a user's type checker makes of calls: right ones pass mypy --strict, each wrong one is refused on its line."""
+
+from __future__ import annotations
+
+import os
+import re
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+ROOT = Path(__file__).parents[1]
+RIGHT = [ROOT / "tests" / "typed" / "right.py", *sorted((ROOT / "examples").glob("*.py"))]
+WRONG = ROOT / "tests" / "typed" / "wrong.py"
+EXPECTED = re.compile(r"# error: \[([\w-]+)\]$")
+FOUND = re.compile(r"^(?P<file>.+?):(?P<line>\d+): error: .*\[(?P<code>[\w-]+)\]$")
+
+
+@pytest.fixture(scope="module")
+def refused() -> set[tuple[str, int, str]]:
+    """File, line and code of each error. The cache is the one of make lint, which has read torch already."""
+    files = [str(file.relative_to(ROOT)) for file in (*RIGHT, WRONG)]
+    command = [sys.executable, "-m", "mypy", "--strict", "--no-error-summary", "--hide-error-context", *files]
+    told = subprocess.run(command, cwd=ROOT, env={**os.environ, "MYPYPATH": "src"}, capture_output=True, text=True)
+    errors = [line for line in told.stdout.splitlines() if ": error: " in line]
+    found = [one for line in errors if (one := FOUND.match(line)) is not None]
+    assert not told.stderr
+    assert len(found) == len(errors) > 0
+    return {(one["file"], int(one["line"]), one["code"]) for one in found}
+
+
+@pytest.mark.parametrize("file", RIGHT, ids=lambda path: path.name)
+def test_right_calls_pass(file: Path, refused: set[tuple[str, int, str]]) -> None:
+    assert [one for one in sorted(refused) if one[0] == str(file.relative_to(ROOT))] == []
+
+
+def test_wrong_names_wrong_types_and_lists_taken_for_one_result_are_refused(refused: set[tuple[str, int, str]]) -> None:
+    lines = WRONG.read_text(encoding="utf-8").splitlines()
+    expected = {(n, found[1]) for n, line in enumerate(lines, 1) if (found := EXPECTED.search(line))}
+
+    assert {(line, code) for file, line, code in refused if file == str(WRONG.relative_to(ROOT))} == expected
+    assert len(expected) > 25
+
+
+def test_every_call_of_the_wrong_ones_says_how_it_is_wrong() -> None:
+    calls = [
+        line
+        for line in WRONG.read_text(encoding="utf-8").splitlines()
+        if re.match(r" +(engine|forerun|list|print)\b", line)
+    ]
+
+    assert [line for line in calls if not EXPECTED.search(line)] == ['    engine.generate("text", **asked)']
+
+
+def test_users_checkers_read_the_types() -> None:
+    assert (ROOT / "src" / "forerun" / "py.typed").is_file()
