@@ -289,5 +289,7 @@ def test_the_public_names_are_there_and_in_order() -> None:
 @pytest.mark.parametrize("name", sorted(forerun.__all__))
 def test_every_public_name_is_documented(name: str) -> None:
     value = vars(forerun)[name]
+    # an alias of types has no docstring of its own, so the page on Python tells of it
+    page = (TESTS.parent / "docs" / "python.md").read_text(encoding="utf-8")
 
-    assert name.isupper() or value.__doc__
+    assert name.isupper() or value.__doc__ or f"`forerun.{name}`" in page

@@ -36,19 +36,23 @@ class RequestOptions(TypedDict, total=False):
     no_repeat_ngram: Annotated[int | None, "Write no n-gram of this size twice (0: off)."]
     processors: Annotated[
         LogitsProcessor | Iterable[LogitsProcessor] | None,
-        "Change the scores by one of transformers' logits processors or a function like them, or by several.",
+        "Change the scores by logits processors as transformers has them, one or several.",
     ]
-    seed: Annotated[int | None, "The same seed gives the same text; without one, torch's global generator gives it."]
-    stop: Annotated[str | Iterable[str] | None, "End before this text; may be given several times."]
-    stop_token_ids: Annotated[int | Iterable[int] | None, "End with one of these tokens, as with an end of sequence."]
+    seed: Annotated[
+        int | None, "The same seed gives the same text; if none is given, torch's global generator draws one."
+    ]
+    stop: Annotated[str | Iterable[str] | None, "End the text before this string; several may be given."]
+    stop_token_ids: Annotated[
+        int | Iterable[int] | None, "End the text after one of these tokens, as after an end of sequence."
+    ]
     ignore_eos: Annotated[bool | None, "Go on after the end of sequence."]
-    logprobs: Annotated[int | None, "Report each token's log-probability and this many alternatives."]
+    logprobs: Annotated[int | None, "Report each token's log-probability and those of this many alternatives."]
     processed_logprobs: Annotated[
         bool | None, "Report log-probabilities after penalties and filters, not the raw ones."
     ]
-    speculate: Annotated[bool | None, "Draft and verify; without it, decode plainly."]
+    speculate: Annotated[bool | None, "Draft and verify; otherwise decode plainly."]
     generation_config: Annotated[
-        bool | None, "Let the checkpoint's generation config answer what is left out; without it, leave it aside."
+        bool | None, "Do what the checkpoint's generation config asks for where the request says nothing."
     ]
 
 

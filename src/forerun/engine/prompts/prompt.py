@@ -25,6 +25,6 @@ Message = Mapping[str, object]
 # text, a chat or token ids: one prompt for certain
 SinglePrompt = str | Sequence[Message] | Sequence[int]
 # one prompt or a batch of them, which their types don't tell
-TokenRows = Union["Tensor", "NDArray[np.integer[Any]]", Mapping[str, object]]  # noqa: UP007
-Prompt = Union[SinglePrompt, TokenRows]  # noqa: UP007
-Prompts = Sequence[Union[SinglePrompt, "Tensor", "NDArray[np.integer[Any]]", Encoding]]  # noqa: UP007
+TokenRows = Union["Tensor", "NDArray[np.integer[Any]]", Mapping[str, object]]
+Prompt = SinglePrompt | TokenRows
+Prompts = Sequence[Union[SinglePrompt, "Tensor", "NDArray[np.integer[Any]]", Encoding]]
