@@ -2,13 +2,19 @@
 
 from __future__ import annotations
 
+import inspect
 import os
 import re
 import subprocess
 import sys
+from collections.abc import Callable
 from pathlib import Path
+from typing import get_overloads
 
 import pytest
+
+import forerun
+from forerun import Engine
 
 ROOT = Path(__file__).parents[1]
 RIGHT = [ROOT / "tests" / "typed" / "right.py", *sorted((ROOT / "examples").glob("*.py"))]
@@ -51,6 +57,27 @@ def test_every_call_of_the_wrong_ones_says_how_it_is_wrong() -> None:
     ]
 
     assert [line for line in calls if not EXPECTED.search(line)] == ['    engine.generate("text", **asked)']
+
+
+@pytest.mark.parametrize(
+    "call",
+    [
+        forerun.load,
+        forerun.load_system,
+        forerun.custom_generate,
+        Engine.generate,
+        Engine.each,
+        Engine.stream,
+        Engine.using,
+        *get_overloads(Engine.generate),
+    ],
+)
+def test_the_signature_of_a_public_call_leaves_nothing_open(call: Callable[..., object]) -> None:
+    signature = inspect.signature(call)
+    annotations = [one.annotation for name, one in signature.parameters.items() if name != "self"]
+
+    assert inspect.Parameter.empty not in annotations
+    assert [one for one in (*annotations, signature.return_annotation) if re.search(r"\bAny\b", str(one))] == []
 
 
 def test_users_checkers_read_the_types() -> None:

@@ -36,7 +36,7 @@ class RequestOptions(TypedDict, total=False):
     no_repeat_ngram: Annotated[int | None, "Write no n-gram of this size twice (0: off)."]
     processors: Annotated[
         LogitsProcessor | Iterable[LogitsProcessor] | None,
-        "Change the scores by logits processors as transformers has them, one or several.",
+        "Logits processors as transformers has them, one or several; with one that may keep state nothing is drafted.",
     ]
     seed: Annotated[
         int | None, "The same seed gives the same text; if none is given, torch's global generator draws one."
@@ -46,7 +46,9 @@ class RequestOptions(TypedDict, total=False):
         int | Iterable[int] | None, "End the text after one of these tokens, as after an end of sequence."
     ]
     ignore_eos: Annotated[bool | None, "Go on after the end of sequence."]
-    logprobs: Annotated[int | None, "Report each token's log-probability and those of this many alternatives."]
+    logprobs: Annotated[
+        int | None, "Report each token's log-probability and those of this many alternatives (True: of none)."
+    ]
     processed_logprobs: Annotated[
         bool | None, "Report log-probabilities after penalties and filters, not the raw ones."
     ]
