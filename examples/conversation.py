@@ -12,6 +12,6 @@ for said in (
 ):
     messages.append({"role": "user", "content": said})
     result = engine.generate(messages, max_new_tokens=40)
-    messages.append({"role": "assistant", "content": result.text})
+    messages.append({"role": "assistant", "content": result.text or ""})
     seconds = result.stats.prefill_seconds
     print(f"> {said}\n{result.text}\n({result.prompt_tokens} tokens before it, read in {seconds:.2f} s)\n")

@@ -9,6 +9,8 @@ from .core.values import Context, Draft, Round, Sampling, Step, Verdict
 from .drafters.base import DRAFTERS
 from .engine.answer import LogprobOptions, Piece, Result, TokenLogprob
 from .engine.engine import Engine, load
+from .engine.prompts.prompt import Message, Prompt, Prompts
+from .engine.request import LogitsProcessor, RequestOptions
 from .engine.stats import Stats
 from .engine.system.file import read_system, write_system
 from .engine.system.opened import load_system
@@ -32,9 +34,14 @@ __all__ = [
     "InvalidLogits",
     "LayerPlan",
     "LengthPolicy",
+    "LogitsProcessor",
     "LogprobOptions",
+    "Message",
     "ModelNotFound",
     "Piece",
+    "Prompt",
+    "Prompts",
+    "RequestOptions",
     "Result",
     "Round",
     "Sampling",

@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Sequence
 from time import perf_counter
-from typing import Any
+from typing import Unpack
 
 from ..engine.engine import Engine
 from ..engine.prompts.questions import Question, has_chat_template
+from ..engine.request import RequestOptions
 from .comparison import Comparison, Side
 from .difference import first_difference, rounding_margin
 from .measure import Run, run_question
@@ -19,7 +20,7 @@ WARM_UP = 8
 def compare(
     engines: Sequence[Engine],
     questions: Sequence[Question],
-    options: Mapping[str, Any],
+    options: RequestOptions,
     *,
     repeats: int = 5,
     seconds: float = math.inf,
@@ -36,9 +37,10 @@ def compare(
     _check(engines, questions, options, repeats)
     chat = not raw and has_chat_template(engines[0].tokenizer)
     options = {**options, "seed": options.get("seed") or 0}
-    contenders = [(engines[0], {**options, "speculate": False}), *((engine, options) for engine in engines)]
+    plainly: RequestOptions = {**options, "speculate": False}
+    contenders = [(engines[0], plainly), *((engine, options) for engine in engines)]
 
-    def ask(question: Question, **changes: Any) -> list[Run]:
+    def ask(question: Question, **changes: Unpack[RequestOptions]) -> list[Run]:
         runs: list[Run] = []
         for engine, chosen in contenders:
             runs.append(run_question(engine, question, {**chosen, **changes}, chat))
@@ -62,7 +64,7 @@ def compare(
     ]
 
 
-def _check(engines: Sequence[Engine], questions: Sequence[Question], options: Mapping[str, Any], repeats: int) -> None:
+def _check(engines: Sequence[Engine], questions: Sequence[Question], options: RequestOptions, repeats: int) -> None:
     if repeats < 1:
         raise ValueError(f"repeats must be at least 1, got {repeats}")
     if not engines or not questions:
@@ -82,7 +84,7 @@ def _comparison(
     plain: Side,
     speculative: Side,
     questions: Sequence[Question],
-    options: Mapping[str, Any],
+    options: RequestOptions,
     chat: bool,
 ) -> Comparison:
     found = None

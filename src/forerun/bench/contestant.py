@@ -8,6 +8,7 @@ from dataclasses import dataclass
 from typing import Any, final
 
 from ..engine.engine import Engine
+from ..engine.request import RequestOptions
 from ..engine.stats import Stats
 from ..errors import ForerunError
 from .workers.wire import Stopwatch, forget_peak, peak_mb
@@ -60,7 +61,7 @@ class Contestant(ABC):
 class Ours(Contestant):
     """A method of forerun, in this process. All of them share one loaded model.
 
-    generation_config: whether the checkpoint's acts, as in options.Options.
+    generation_config: whether the checkpoint's acts, as in RequestOptions.
     """
 
     def __init__(
@@ -70,14 +71,15 @@ class Ours(Contestant):
         self.baseline = baseline
         self.about = about
         self._engine = engine
-        self._options = {"seed": 0, "generation_config": generation_config}
+        self._options: RequestOptions = {"seed": 0, "generation_config": generation_config}
 
     def answer(self, ids: Sequence[int], max_new_tokens: int) -> Sample:
+        options: RequestOptions = {**self._options, "max_new_tokens": max_new_tokens}
         self._engine.forget()
         forget_peak()
         watch = Stopwatch(max_new_tokens, self._engine.eos)
         stats: Stats | None = None
-        for piece in self._engine.stream(list(ids), max_new_tokens=max_new_tokens, **self._options):
+        for piece in self._engine.stream(list(ids), **options):
             watch.emit(piece.ids)
             if piece.result is not None:
                 stats = piece.result.stats

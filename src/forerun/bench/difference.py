@@ -8,15 +8,15 @@ its token by no more than a few steps of the number format. A clear preference t
 from __future__ import annotations
 
 import math
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import Any
 
 import torch
 
 from ..engine.answer import TokenLogprob
 from ..engine.engine import Engine
 from ..engine.prompts.questions import Question
+from ..engine.request import RequestOptions
 from .measure import Run, run_question
 
 # how many of the plain run's best tokens are searched for the other run's token
@@ -56,7 +56,7 @@ def first_difference(
     question: Question,
     plain: Run,
     speculative: Run,
-    options: Mapping[str, Any],
+    options: RequestOptions,
     chat: bool,
 ) -> Difference | None:
     """Where the two runs of question `number` part; the plain run is repeated up to there to read its margin."""
@@ -73,10 +73,10 @@ def first_difference(
 
 
 def _margin(
-    engine: Engine, question: Question, at: int, mine: int, theirs: int, options: Mapping[str, Any], chat: bool
+    engine: Engine, question: Question, at: int, mine: int, theirs: int, options: RequestOptions, chat: bool
 ) -> float:
     """log p(mine) - log p(theirs) in the plain run; at least the gap to its last candidate if theirs is not among them."""
-    plain = {**options, "speculate": False, "logprobs": CANDIDATES, "processed_logprobs": True}
+    plain: RequestOptions = {**options, "speculate": False, "logprobs": CANDIDATES, "processed_logprobs": True}
     logprobs = run_question(engine, question, plain, chat).answers[-1].logprobs
     assert logprobs is not None
     return preferred_by(logprobs, at, mine, theirs)

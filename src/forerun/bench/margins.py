@@ -8,6 +8,7 @@ from typing import Any
 
 from ..engine.answer import TokenLogprob
 from ..engine.engine import Engine
+from ..engine.request import RequestOptions
 from .contestant import Contestant
 from .difference import CANDIDATES, Difference, preferred_by, rounding_margin, shared_length
 from .entrants import PLAIN
@@ -25,9 +26,9 @@ def differences(
     def again(number: int) -> Sequence[TokenLogprob]:
         if number not in told:
             engine.forget()
-            options = {"max_new_tokens": max_new_tokens, "seed": 0, "speculate": False}
-            result = engine.generate(list(prompts[number]), **options, logprobs=CANDIDATES, processed_logprobs=True)
-            told[number] = result.logprobs
+            plainly: RequestOptions = {"max_new_tokens": max_new_tokens, "seed": 0, "speculate": False}
+            watched: RequestOptions = {**plainly, "logprobs": CANDIDATES, "processed_logprobs": True}
+            told[number] = engine.generate(list(prompts[number]), **watched).logprobs or ()
         return told[number]
 
     found: dict[str, list[Difference]] = {}

@@ -6,13 +6,12 @@ run begins with nothing kept from the run before: a draft model's reading of the
 
 from __future__ import annotations
 
-from collections.abc import Mapping
 from dataclasses import dataclass
-from typing import Any
 
 from ..engine.answer import Result
 from ..engine.engine import Engine
 from ..engine.prompts.questions import Question
+from ..engine.request import RequestOptions
 from ..engine.timed import timed_answer
 
 
@@ -32,7 +31,7 @@ class Run:
         return sum(answer.stats.decoded for answer in self.answers)
 
 
-def run_question(engine: Engine, question: Question, options: Mapping[str, Any], chat: bool) -> Run:
+def run_question(engine: Engine, question: Question, options: RequestOptions, chat: bool) -> Run:
     """Answer the question's turns, each behind the answers to the ones before."""
     engine.forget()
     answers: list[Result] = []

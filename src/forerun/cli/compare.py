@@ -19,6 +19,7 @@ from ..engine.conditions import conditions
 from ..engine.methods import DEFAULT_DRAFTER, DEFAULT_POLICY
 from ..engine.options import Options
 from ..engine.prompts.questions import Question, read_questions
+from ..engine.request import RequestOptions
 from .flags import request_flags, request_of, takes
 from .given import OPENING, RESERVED, AsJson, Drafter, Model, Policy, Raw
 from .method import method_flags
@@ -27,7 +28,7 @@ from .tuned import SystemFile, choice_of
 
 UNTIMED = ("speculate", "logprobs", "processed_logprobs")
 # texts of every checkpoint are measured to the same length
-LENGTH = {"max_new_tokens": Options().max_new_tokens}
+LENGTH: RequestOptions = {"max_new_tokens": Options().max_new_tokens}
 
 
 @takes(*OPENING, *request_flags(without=UNTIMED), *method_flags(RESERVED))
@@ -48,7 +49,8 @@ def compare(
     **given: Any,
 ) -> None:
     """Measure a method against plain decoding. Exit status 1 if outputs differ by more than rounding explains."""
-    choice, request = choice_of(system, drafter, policy, context, given), {**LENGTH, **request_of(given)}
+    choice = choice_of(system, drafter, policy, context, given)
+    request: RequestOptions = {**LENGTH, **request_of(given)}
     questions = own_questions("repeating", "open") if prompts is None else read_questions(prompts)
     engine = choice.open(model)
     with progress("comparing", count_runs(1, questions, repeats)) as tick:

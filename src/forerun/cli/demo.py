@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from statistics import median
-from typing import Annotated, Any
+from typing import Annotated
 
 import typer
 
@@ -13,6 +13,7 @@ from ..bench.comparison import Comparison, spread
 from ..engine.conditions import conditions
 from ..engine.engine import Engine
 from ..engine.prompts.questions import has_chat_template
+from ..engine.request import RequestOptions
 from .compare import own_questions
 from .conclusion import conclusion
 from .given import PLAIN, open_engine
@@ -49,7 +50,7 @@ def demo(
         plain.using(m.drafter, m.policy, drafter_options=m.drafter_options, policy_options=m.policy_options)
         for m in methods.values()
     ]
-    request = {"max_new_tokens": max_new_tokens}
+    request: RequestOptions = {"max_new_tokens": max_new_tokens}
     _watch({"Plain decoding": plain, "With lookup (green: drafted and accepted)": engines[0]}, request)
     for name, method in methods.items():
         show(f"{name}: {method.label}")
@@ -65,7 +66,7 @@ def demo(
         show(conclusion(name, {kind: comparisons[number] for kind, comparisons in found.items()}))
 
 
-def _watch(writers: Mapping[str, Engine], request: dict[str, Any]) -> None:
+def _watch(writers: Mapping[str, Engine], request: RequestOptions) -> None:
     """One answer as it is written, first plainly, then through drafting and verification."""
     question = own_questions("repeating")[0]
     show(f"Prompt: {question.turns[0]}\n")

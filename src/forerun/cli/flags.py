@@ -5,34 +5,19 @@ from __future__ import annotations
 import inspect
 from collections.abc import Callable, Collection, Mapping
 from dataclasses import fields
-from typing import Annotated, Any, TypeVar, get_type_hints
+from typing import Annotated, Any, TypeVar, cast, get_type_hints
 
 import typer
 
 from ..engine.generation_config.defaults import OPTIONS, OPTIONS_IF_DRAWN
 from ..engine.options import Options
+from ..engine.request import RequestOptions, option_help
 
 R = TypeVar("R")
 
-REQUEST = {
-    "max_new_tokens": "Write at most this many tokens.",
-    "temperature": "0 takes the most probable token; above, tokens are drawn.",
-    "top_k": "Draw from the k most probable tokens (0: all).",
-    "top_p": "Draw from the most probable tokens that hold this share (1: all).",
-    "min_p": "Leave out tokens below this share of the best one's probability (0: none).",
-    "do_sample": "Draw tokens, at the checkpoint's temperature and filters where none are given.",
-    "repetition_penalty": "Divide the score of tokens that occur already (1: off).",
-    "frequency_penalty": "Lower a token's score for each time it was written (0: off).",
-    "presence_penalty": "Lower a token's score if it was written (0: off).",
-    "no_repeat_ngram": "Write no n-gram of this size twice (0: off).",
-    "seed": "The same seed gives the same text.",
-    "stop": "End before this text; may be given several times.",
-    "ignore_eos": "Go on behind the end of sequence.",
-    "logprobs": "Report each token's log-probability and this many alternatives.",
-    "processed_logprobs": "Report log-probabilities after penalties and filters, not the raw ones.",
-    "speculate": "With --no-speculate, decode plainly.",
-    "generation_config": "With --no-generation-config, leave out what the checkpoint's generation config asks for.",
-}
+# functions, and ids that a reader of text doesn't know
+UNWRITTEN = ("processors", "stop_token_ids")
+REQUEST = {name: help for name, help in option_help().items() if name not in UNWRITTEN}
 # what these are called, if not that
 WRITTEN = {"do_sample": "sample"}
 # what a checkpoint's generation config may say where nothing is given
@@ -95,6 +80,7 @@ def _open_flag(name: str, kind: Any, default: Any) -> inspect.Parameter:
     return flag(name, kind | None, None, "Request", REQUEST[name], WRITTEN.get(name), shown)
 
 
-def request_of(given: Mapping[str, Any]) -> dict[str, Any]:
+def request_of(given: Mapping[str, Any]) -> RequestOptions:
     """The request's options among a command's keyword arguments."""
-    return {name: value for name, value in given.items() if name in REQUEST and value is not None}
+    request = {name: value for name, value in given.items() if name in REQUEST and value is not None}
+    return cast(RequestOptions, request)

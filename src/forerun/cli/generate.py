@@ -14,6 +14,7 @@ from ..engine.engine import Engine
 from ..engine.generation_config.defaults import CheckpointDefaults
 from ..engine.methods import DEFAULT_DRAFTER, DEFAULT_POLICY
 from ..engine.prompts.questions import Question, has_chat_template
+from ..engine.request import RequestOptions
 from ..errors import UnsupportedOption
 from .flags import request_flags, request_of, takes
 from .given import OPENING, RESERVED, AsJson, Drafter, Model, Policy, Raw
@@ -77,7 +78,7 @@ def _stdin() -> str:
         ) from error
 
 
-def _answer(engine: Engine, prompt: Any, request: dict[str, Any], quiet: bool) -> tuple[Result, float]:
+def _answer(engine: Engine, prompt: Any, request: RequestOptions, quiet: bool) -> tuple[Result, float]:
     """The result, and the seconds behind the first token."""
     pieces = engine.stream(prompt, **request)
     piece = next(pieces)

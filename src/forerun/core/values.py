@@ -9,6 +9,7 @@ from __future__ import annotations
 import math
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
+from typing import Literal
 
 from torch import Tensor
 
@@ -18,6 +19,7 @@ from .law import Law
 ROOT = -1
 
 Processor = Callable[[Tensor, Tensor], Tensor]
+FinishReason = Literal["stop", "length"]
 
 
 @dataclass(frozen=True, slots=True)
@@ -251,7 +253,7 @@ class Context:
         return room if self.max_length is None else min(room, self.max_length - len(self.ids))
 
     @property
-    def finish_reason(self) -> str | None:
+    def finish_reason(self) -> FinishReason | None:
         """ "stop" behind an end-of-sequence token, "length" when there is no room, None while the request runs."""
         if len(self.ids) > self.prompt_length and self.ids[-1] in self.eos:
             return "stop"

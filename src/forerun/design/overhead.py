@@ -17,6 +17,7 @@ from ..core.drafter import Drafter
 from ..core.policy import LengthPolicy
 from ..core.values import Context, Round, Step
 from ..engine.engine import Engine
+from ..engine.request import RequestOptions
 from ..engine.timed import timed_answer
 from .throughput import Overhead
 
@@ -69,8 +70,9 @@ def measure_overhead(engine: Engine, prefix: int, repeats: int = REPEATS) -> Ove
     vocabulary = engine.runner.vocab_size
     prompt = [(7 * i + 3) % vocabulary for i in range(prefix)]
     tokens = TOKENS if engine.runner.max_length is None else min(TOKENS, engine.runner.max_length - prefix)
-    options = {"max_new_tokens": tokens, "ignore_eos": True}
-    said = list(engine.generate(prompt, speculate=False, **options).ids)
+    options: RequestOptions = {"max_new_tokens": tokens, "ignore_eos": True}
+    plainly: RequestOptions = {**options, "speculate": False}
+    said = list(engine.generate(prompt, **plainly).ids)
 
     def run(k: int, wrong: int) -> _Run:
         watched = _Watched(k)

@@ -10,7 +10,7 @@ from typing import Any, final
 from torch import Tensor
 
 from ..core.sampling import processed, warped
-from ..core.values import Context, Round
+from ..core.values import Context, FinishReason, Round
 from .stats import Stats
 from .text import TextStream
 
@@ -37,7 +37,7 @@ class Result:
     ids: tuple[int, ...]
     logprobs: tuple[TokenLogprob, ...] | None
     stats: Stats
-    finish_reason: str
+    finish_reason: FinishReason
     prompt_tokens: int
     applied: Mapping[str, Any] = field(default_factory=dict)
 

@@ -9,9 +9,10 @@ from collections.abc import AsyncGenerator, Callable, Iterable, Iterator, Mappin
 from contextlib import aclosing, contextmanager
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any, final
+from typing import TYPE_CHECKING, Any, Unpack, final, overload
 
 import torch
+from torch import nn
 
 from ..core.chance import Seeded
 from ..core.decode import decode
@@ -23,9 +24,10 @@ from ..core.values import Context, Round
 from ..drafters.base import DrafterFactory, Parts, drafting_pool
 from ..drafters.none import NoDraft
 from ..errors import UnsupportedOption
+from ..models.lean.weights import WeightsName
 from ..models.loading.follow import check_text_is_not_random, follow
-from ..models.loading.given_tokenizer import as_tokenizer
-from ..models.loading.load import Loaded, open_model
+from ..models.loading.given_tokenizer import TokenizerSource, as_tokenizer
+from ..models.loading.load import DtypeName, Loaded, RunnerName, open_model
 from ..models.loading.padding import Padding, padding_of
 from ..models.packed.plan import FULL, LayerPlan
 from ..models.packed.pool import Pool
@@ -40,6 +42,11 @@ from .methods import drafter_factory, policy_factory
 from .option_values import whole_number
 from .options import Options, applied_options, given_options, options_from
 from .prompts.forms import encode, is_many, split
+from .prompts.prompt import Prompt, Prompts, SinglePrompt, TokenRows
+from .request import RequestOptions
+
+if TYPE_CHECKING:
+    from transformers import PreTrainedTokenizerBase
 
 MAX_BATCH = 16
 
@@ -61,7 +68,7 @@ class Engine:
     def __init__(
         self, loaded: Loaded, parts: Parts, pools: Sequence[Pool], drafter: DrafterFactory, policy: PolicyFactory
     ) -> None:
-        self.tokenizer = loaded.tokenizer
+        self.tokenizer: PreTrainedTokenizerBase | None = loaded.tokenizer
         self.runner = loaded.runner
         self.eos = loaded.eos
         self.name = loaded.name
@@ -73,22 +80,40 @@ class Engine:
         self._policy = policy
         self._check_pair()
 
-    def generate(self, prompt: Any, *, max_batch: int | None = MAX_BATCH, **options: Any) -> Any:
+    # a text is a sequence of texts to a type checker
+    @overload
+    def generate(  # type: ignore[overload-overlap]
+        self, prompt: SinglePrompt, *, max_batch: int | None = MAX_BATCH, **options: Unpack[RequestOptions]
+    ) -> Result: ...
+
+    @overload
+    def generate(
+        self, prompt: Prompts, *, max_batch: int | None = MAX_BATCH, **options: Unpack[RequestOptions]
+    ) -> list[Result]: ...
+
+    @overload
+    def generate(
+        self, prompt: TokenRows, *, max_batch: int | None = MAX_BATCH, **options: Unpack[RequestOptions]
+    ) -> Result | list[Result]: ...
+
+    def generate(
+        self, prompt: Prompt | Prompts, *, max_batch: int | None = MAX_BATCH, **options: Unpack[RequestOptions]
+    ) -> Result | list[Result]:
         """Answer a prompt (text, messages or token ids) with a Result, or a list of prompts with a list of Results.
 
         A batch of ids [B, n], or what a tokenizer gives for several texts, is such a list; its padding is left out.
-        options are the fields of options.Options; one that is left out, or None, is as the checkpoint's generation config
-        says, else the default. Up to max_batch prompts share each forward, and each accepts its own number of tokens. Raises
+        options are those of RequestOptions; one that is left out, or None, is as the checkpoint's generation config says,
+        else the default. Up to max_batch prompts share each forward, and each accepts its own number of tokens. Raises
         ValueError before anything runs if a prompt or an option is no good.
         """
         many = is_many(prompt)
-        prompts = split(prompt, self._padding()) if many else [prompt]
+        prompts: list[Any] = split(prompt, self._padding()) if many else [prompt]
         results = dict(self.each(((one, options) for one in prompts), max_batch=max_batch))
         ordered = [results[index] for index in range(len(prompts))]
         return ordered if many else ordered[0]
 
     def each(
-        self, requests: Iterable[tuple[Any, Mapping[str, Any]]], *, max_batch: int | None = MAX_BATCH
+        self, requests: Iterable[tuple[Prompt, RequestOptions]], *, max_batch: int | None = MAX_BATCH
     ) -> Iterator[tuple[int, Result]]:
         """Answer prompts, each with its own options: (number of the request, Result) in the order in which they end.
 
@@ -101,7 +126,7 @@ class Engine:
         jobs = [self._job(prompt, options) for prompt, options in requests]
         return ((index, piece.result) for index, piece in self._run(jobs, size) if piece.result is not None)
 
-    def stream(self, prompt: Any, **options: Any) -> Iterator[Piece]:
+    def stream(self, prompt: Prompt, **options: Unpack[RequestOptions]) -> Iterator[Piece]:
         """Answer one prompt piece by piece; the last piece carries the Result. Closing the iterator ends the request."""
         many = is_many(prompt)
         prompts = split(prompt, self._padding()) if many else [prompt]
@@ -115,8 +140,8 @@ class Engine:
         drafter: str | DrafterFactory,
         policy: str | PolicyFactory = "fixed",
         *,
-        drafter_options: Mapping[str, Any] | None = None,
-        policy_options: Mapping[str, Any] | None = None,
+        drafter_options: Mapping[str, object] | None = None,
+        policy_options: Mapping[str, object] | None = None,
     ) -> Engine:
         """An engine on the same model, loaded once, with another method. Raises what load raises."""
         make_policy = policy_factory(policy, policy_options)
@@ -191,7 +216,7 @@ class Engine:
         """What the checkpoint's generation config asks of requests that leave it open. Raises what read_defaults raises."""
         return read_defaults(self._loaded.generation_config())
 
-    def _job(self, prompt: Any, given: Mapping[str, Any]) -> _Job:
+    def _job(self, prompt: Prompt, given: RequestOptions) -> _Job:
         asked = given_options(given)
         ids = self._ids(prompt)
         defaults = self.checkpoint_defaults if asked.get("generation_config", True) else CheckpointDefaults()
@@ -247,7 +272,7 @@ class Engine:
             batch.cancel(event.key)
             yield answer.end()
 
-    def _ids(self, prompt: Any) -> list[int]:
+    def _ids(self, prompt: Prompt) -> list[int]:
         ids = encode(prompt, self.tokenizer, self._padding())
         for token in ids:
             if not 0 <= token < self.runner.vocab_size:
@@ -277,17 +302,17 @@ class Engine:
 
 
 def load(
-    model: str | Path | Any,
-    tokenizer: Any | None = None,
+    model: str | Path | nn.Module,
+    tokenizer: TokenizerSource | None = None,
     drafter: str | DrafterFactory = "none",
     policy: str | PolicyFactory = "fixed",
     *,
-    drafter_options: Mapping[str, Any] | None = None,
-    policy_options: Mapping[str, Any] | None = None,
-    dtype: str | torch.dtype | None = None,
+    drafter_options: Mapping[str, object] | None = None,
+    policy_options: Mapping[str, object] | None = None,
+    dtype: DtypeName | torch.dtype | None = None,
     device: str | torch.device | None = None,
-    weights: str = "",
-    runner: str = "auto",
+    weights: WeightsName = "",
+    runner: RunnerName = "auto",
     trust_remote_code: bool = False,
 ) -> Engine:
     """An engine for a model: "smollm2", a directory, a GGUF file, a hub name, or a loaded transformers model.

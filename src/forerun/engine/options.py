@@ -26,13 +26,9 @@ APPLIED = (
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Options:
-    """How one prompt is to be answered. The defaults are greedy decoding of up to 128 tokens.
+    """The options of a request in one type each; request.RequestOptions says what they do.
 
-    stop: strings that end the text and are left out of it; stop_token_ids end it as an end of sequence does. logprobs:
-    None, or how many alternatives to report beside each token; True is 0. speculate=False decodes plainly. seed None draws
-    one from torch's global generator. do_sample draws tokens though no temperature is given. generation_config=False
-    leaves out what the checkpoint's own generation config asks for. Nothing is drafted with processors that may keep state
-    (processors.row_wise promises that they don't).
+    The defaults are greedy decoding of up to 128 tokens. processors.row_wise promises that a processor keeps no state.
     """
 
     max_new_tokens: int = 128

@@ -2,15 +2,15 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
 from time import perf_counter
-from typing import Any
 
 from .answer import Result
 from .engine import Engine
+from .prompts.prompt import Prompt
+from .request import RequestOptions
 
 
-def timed_answer(engine: Engine, prompt: Any, options: Mapping[str, Any]) -> tuple[Result, float]:
+def timed_answer(engine: Engine, prompt: Prompt, options: RequestOptions) -> tuple[Result, float]:
     """The answer, and the seconds from its first token to its end."""
     pieces = engine.stream(prompt, **options)
     last = next(pieces)

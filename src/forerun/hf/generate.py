@@ -11,12 +11,12 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from functools import partial
 from threading import RLock
-from typing import Any, final
+from typing import TYPE_CHECKING, Any, final
 from weakref import ReferenceType, ref
 
 import torch
 from torch import Tensor
-from transformers import GenerationConfig, StoppingCriteriaList
+from transformers import GenerationConfig, LogitsProcessorList, StoppingCriteriaList
 from transformers.generation import GenerateDecoderOnlyOutput
 
 from ..core.chance import Seeded
@@ -27,18 +27,23 @@ from ..engine.engine import Engine, load
 from ..engine.methods import policy_factory
 from ..errors import UnsupportedModel, UnsupportedOption
 from ..models.loading.follow import check_text_is_not_random
+from ..models.loading.given_tokenizer import TokenizerLike
 from ..policies.base import PolicyFactory
 from .call import Call, of_generate, read_call
 from .signature import HookSignature
 from .texts import Texts
 
+if TYPE_CHECKING:
+    from transformers import PreTrainedModel, PreTrainedTokenizerBase
+    from transformers.generation.streamers import BaseStreamer
+
 
 def custom_generate(
     drafter: str | DrafterFactory = "lookup",
     policy: str | PolicyFactory = "fixed",
-    drafter_options: Mapping[str, Any] | None = None,
-    policy_options: Mapping[str, Any] | None = None,
-    tokenizer: Any | None = None,
+    drafter_options: Mapping[str, object] | None = None,
+    policy_options: Mapping[str, object] | None = None,
+    tokenizer: TokenizerLike | None = None,
 ) -> Hook:
     """What to pass to a transformers model's generate as custom_generate.
 
@@ -59,7 +64,7 @@ def custom_generate(
 class _Bound:
     """The engine built for one model, as it was then."""
 
-    model: ReferenceType[Any]
+    model: ReferenceType[PreTrainedModel]
     engine: Engine
 
 
@@ -69,7 +74,7 @@ class Hook:
 
     __signature__ = HookSignature()
 
-    def __init__(self, build: Callable[[Any], Engine], tokenizer: Any | None = None) -> None:
+    def __init__(self, build: Callable[[PreTrainedModel], Engine], tokenizer: TokenizerLike | None = None) -> None:
         self.tokenizer = tokenizer
         self._build = build
         self._bound: _Bound | None = None
@@ -77,13 +82,13 @@ class Hook:
 
     def __call__(
         self,
-        model: Any,
+        model: PreTrainedModel,
         input_ids: Tensor,
-        logits_processor: Any,
+        logits_processor: LogitsProcessorList,
         stopping_criteria: StoppingCriteriaList,
         generation_config: GenerationConfig,
-        streamer: Any | None = None,
-        tokenizer: Any | None = None,
+        streamer: BaseStreamer | None = None,
+        tokenizer: PreTrainedTokenizerBase | None = None,
         **inputs: Any,
     ) -> Tensor | GenerateDecoderOnlyOutput:
         """What generate asks of a decoding loop. It has used the tokenizer already, where it needs one."""
@@ -108,7 +113,7 @@ class Hook:
             logits=texts.logits() if call.keeps_logits else None,
         )
 
-    def _engine(self, model: Any) -> Engine:
+    def _engine(self, model: PreTrainedModel) -> Engine:
         with self._lock:
             bound = self._bound
             if bound is None or bound.model() is not model or bound.engine.outdated:
@@ -116,14 +121,14 @@ class Hook:
             check_text_is_not_random(bound.engine.runner)
             return bound.engine
 
-    def _unbind(self, model: ReferenceType[Any]) -> None:
+    def _unbind(self, model: ReferenceType[PreTrainedModel]) -> None:
         """A model died: let go of the parameters that the engine shares with it."""
         with self._lock:  # reentrant, since a model may die at any time, also while this thread builds an engine
             if self._bound is not None and self._bound.model is model:
                 self._bound = None
 
 
-def _check_inputs(model: Any) -> None:
+def _check_inputs(model: PreTrainedModel) -> None:
     """Raise UnsupportedModel where another object prepares what the model reads: it may read more than its tokens."""
     prepare = model.prepare_inputs_for_generation
     if getattr(prepare, "__self__", None) is not model:

@@ -22,6 +22,7 @@ from ..core.drafter import Drafter
 from ..core.values import Context, Signals, Step
 from ..engine.engine import Engine
 from ..engine.prompts.questions import has_chat_template
+from ..engine.request import RequestOptions
 from ..jsonl import Lines
 from ..models.packed.sequence import Sequence as Target
 from ..policies.base import signals_of
@@ -165,7 +166,7 @@ def trace(
         yield done, len(asked)
         notes: dict[tuple[int, ...], _Noted] = {}
         recording = engine.using(lambda target: Recorder(engine.drafter(target), target, header, notes))
-        options = {"max_new_tokens": header.max_new_tokens}
+        options: RequestOptions = {"max_new_tokens": header.max_new_tokens}
         for index, result in recording.each(((list(one.ids), options) for one in missing), max_batch=max_batch):
             one = missing[index]
             noted = notes.pop(one.ids, _Noted())

@@ -6,13 +6,14 @@ Everything else that a run decides by is counted, not timed; so a test gives ano
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import asdict, dataclass
 from typing import Any, final
 
 from ..bench.calibrate import Subject, measure
 from ..core.cost import Cost
 from ..engine.engine import Engine
+from ..engine.request import RequestOptions
 from ..engine.timed import timed_answer
 from ..models.packed.plan import LayerPlan
 from .skipping.match_rate import PlanCost, measure_plan_cost
@@ -82,7 +83,7 @@ class ThisMachine(Machine):
     def step_ms(self, engine: Engine, drafter: str, ids: Sequence[int]) -> float:
         """The second of two equal answers: a draft model has read the prompt by then."""
         probing = engine.using(engine.drafter, "fixed", policy_options={"k": PROBED_LENGTH})
-        options: Mapping[str, Any] = {"max_new_tokens": PROBED_TOKENS, "ignore_eos": True}
+        options: RequestOptions = {"max_new_tokens": PROBED_TOKENS, "ignore_eos": True}
         with timing_lock():
             results = [probing.generate(list(ids), **options) for _ in range(2)]
         stats = results[-1].stats

@@ -7,7 +7,6 @@ from typing import Any
 
 from ...errors import UnsupportedOption
 
-Message = Mapping[str, Any]
 _PROBE = "forerun"
 
 

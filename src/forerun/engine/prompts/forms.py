@@ -13,11 +13,10 @@ from torch import Tensor
 
 from ...errors import UnsupportedOption
 from ...models.loading.padding import Padding
-from .chat import Message, check_text, encode_messages
+from .chat import check_text, encode_messages
 from .padded import refuse_possible, unmasked, without_padding
 from .token_ids import all_zero, ids_of, is_id, listed, mask_of
 
-Prompt = str | Sequence[Message] | Sequence[int] | Tensor | np.ndarray[Any, Any] | Mapping[str, Any]
 EMPTY = "the prompt is empty; give at least one token"
 NO_PADDING = Padding()
 IDS, MASK, SEGMENTS = "input_ids", "attention_mask", "token_type_ids"

@@ -5,11 +5,14 @@ from __future__ import annotations
 import warnings
 from dataclasses import replace
 from pathlib import Path
-from typing import Any
 
 import torch
+from torch import nn
 
 from ...errors import UnsupportedOption
+from ...models.lean.weights import WeightsName
+from ...models.loading.given_tokenizer import TokenizerSource
+from ...models.loading.load import DtypeName, RunnerName
 from ..engine import Engine, load
 from .file import read_system
 from .value import System
@@ -17,13 +20,13 @@ from .value import System
 
 def load_system(
     system: System | str | Path,
-    model: str | Path | Any | None = None,
-    tokenizer: Any | None = None,
+    model: str | Path | nn.Module | None = None,
+    tokenizer: TokenizerSource | None = None,
     *,
-    dtype: str | torch.dtype | None = None,
+    dtype: DtypeName | torch.dtype | None = None,
     device: str | torch.device | None = None,
-    weights: str | None = None,
-    runner: str | None = None,
+    weights: WeightsName | None = None,
+    runner: RunnerName | None = None,
     trust_remote_code: bool = False,
 ) -> Engine:
     """An engine that decodes as a system, or a file that holds one, says.

@@ -9,13 +9,15 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
+from typing import Literal, get_args
 
 import torch
 from torch import Tensor
 
 from ...errors import UnsupportedOption
 
-WEIGHTS = ("float32", "bf16", "int8", "int4")
+WeightsName = Literal["", "float32", "bf16", "int8", "int4"]
+WEIGHTS: tuple[str, ...] = tuple(name for name in get_args(WeightsName) if name)
 GROUP = 32
 
 

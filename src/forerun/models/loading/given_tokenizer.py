@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from pathlib import Path
-from typing import Any
+from typing import Any, Protocol
 
 import torch
 from tokenizers import Tokenizer
@@ -18,7 +19,26 @@ from .tokenizer_files import TOKENIZER_FILES, read_tokenizer
 NEEDED = ("__call__", "decode", "get_vocab")
 
 
-def as_tokenizer(given: Any | None, trust_remote_code: bool = False) -> Any | None:
+class TokenizerLike(Protocol):
+    """A tokenizer of transformers, or of the library tokenizers."""
+
+    def get_vocab(self) -> dict[str, int]: ...
+
+    @property
+    def decode(self) -> Callable[..., object]: ...
+
+
+class TokenizerHolder(Protocol):
+    """A processor that holds a tokenizer."""
+
+    @property
+    def tokenizer(self) -> TokenizerLike: ...
+
+
+TokenizerSource = str | Path | TokenizerLike | TokenizerHolder
+
+
+def as_tokenizer(given: TokenizerSource | None, trust_remote_code: bool = False) -> Any | None:
     """A tokenizer as transformers has them, None for None.
 
     given may also be what a model can be loaded from (a directory, a GGUF file, a bundled or a hub name), a tokenizer.json,

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
+from typing import Any, Literal, get_args
 from weakref import ref
 
 import torch
@@ -28,8 +28,11 @@ from .self_check import check_logits, own_logits, self_check
 from .tokenizer_files import read_tokenizer
 from .wrappers import unwrapped
 
-RUNNERS = ("auto", "lean", "hf")
-DTYPES = {"float32": torch.float32, "bfloat16": torch.bfloat16, "float16": torch.float16}
+RunnerName = Literal["auto", "lean", "hf"]
+DtypeName = Literal["float32", "bfloat16", "float16"]
+
+RUNNERS: tuple[str, ...] = get_args(RunnerName)
+DTYPES: dict[str, torch.dtype] = {name: getattr(torch, name) for name in get_args(DtypeName)}
 
 
 @dataclass(frozen=True, slots=True)

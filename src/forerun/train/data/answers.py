@@ -10,17 +10,18 @@ from typing import Any
 
 from ...engine.engine import Engine
 from ...engine.prompts.questions import has_chat_template, questions_in
+from ...engine.request import RequestOptions
 from ...jsonl import Lines, Skipped
 from .prompts import plain
 from .states import StateStore, name_of, recorder
 
 # made_by tells the law of drawn answers by temperature and top_p
-NO_OTHER_FILTERS = {"top_k": 0, "min_p": 0.0}
+NO_OTHER_FILTERS: RequestOptions = {"top_k": 0, "min_p": 0.0}
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class AnswerOptions:
-    """How prompts are answered: greedily unless temperature is above 0. generation_config as in options.Options.
+    """How prompts are answered: greedily unless temperature is above 0. generation_config as in RequestOptions.
 
     Prompts of more than max_prompt tokens are left out, and such as leave the model no room for an answer.
     """
@@ -64,14 +65,16 @@ def answer(
         missing = [(name, ids) for name, ids in asked.items() if name not in known]
         total, done, tokens = len(asked), len(asked) - len(missing), 0
         yield done, total, tokens
-        given = {
+        given: RequestOptions = {
             "max_new_tokens": options.max_new_tokens,
             "temperature": options.temperature,
             "top_p": options.top_p,
             **NO_OTHER_FILTERS,
             "generation_config": options.generation_config,
         }
-        requests = [(ids, {**given, "seed": _seed(options.seed, name)}) for name, ids in missing]
+        requests: list[tuple[list[int], RequestOptions]] = [
+            (ids, {**given, "seed": _seed(options.seed, name)}) for name, ids in missing
+        ]
         asking = engine if states is None else engine.using(recorder(states.layers, states.add))
         for index, result in asking.each(requests, max_batch=max_batch):
             name, ids = missing[index]

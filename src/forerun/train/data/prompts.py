@@ -13,6 +13,7 @@ from typing import Any
 
 from ...engine.engine import Engine
 from ...engine.prompts.questions import has_chat_template, read_questions
+from ...engine.request import RequestOptions
 from ...errors import UnsupportedOption
 from ...jsonl import Lines
 from .turns import MARK, rendered
@@ -110,7 +111,7 @@ def _wave(
 ) -> Iterator[tuple[int, str]]:
     """Attempts that gave a user turn, in their order."""
     before, end = turn
-    drawn = {
+    drawn: RequestOptions = {
         "temperature": options.temperature,
         "top_k": options.top_k,
         "top_p": options.top_p,
@@ -120,7 +121,7 @@ def _wave(
     }
     ids = {text: _ids(engine.tokenizer, text) for text in options.openings}
     begun = [ids[options.openings[number % len(options.openings)]] for number in attempts]
-    requests = [
+    requests: list[tuple[list[int], RequestOptions]] = [
         (before + opening, {**drawn, "seed": options.seed * 1_000_003 + number})
         for number, opening in zip(attempts, begun, strict=True)
     ]

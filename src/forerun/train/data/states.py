@@ -18,6 +18,7 @@ from ...core.drafter import Drafter
 from ...core.values import Context, Step
 from ...drafters.base import DrafterFactory
 from ...engine.engine import Engine
+from ...engine.request import RequestOptions
 from ...jsonl import Lines, read_lines
 from ...models.packed.sequence import Sequence as Text
 
@@ -145,6 +146,6 @@ def record_missing(
     reading = engine.using(recorder(store.layers, store.add))
     missing = sorted((list(text) for text in texts if text not in store), key=len)
     # what is written is thrown away, so the checkpoint needn't have its say
-    options = {"max_new_tokens": 1, "generation_config": False}
+    options: RequestOptions = {"max_new_tokens": 1, "generation_config": False}
     for _ in reading.each(((text, options) for text in missing), max_batch=max_batch):
         tick()

@@ -16,6 +16,7 @@ import torch.nn.functional as F
 from torch import Tensor
 
 from ...engine.engine import Engine
+from ...engine.request import RequestOptions
 from ...models.packed.layers import decoder_layers
 from ..data.examples import Example
 from .batches import Rows, collate
@@ -131,7 +132,7 @@ def exact_answers(
 ) -> Answers:
     """Let the model answer the examples' prompts, plainly and in batches; tick is called once an answer."""
     wanted = [example for example in examples if len(example.ids) - example.start <= max_new_tokens]
-    requests = [
+    requests: list[tuple[list[int], RequestOptions]] = [
         # more tokens than the data's answer has can't change whether it is the same
         (list(one.ids[: one.start]), {"max_new_tokens": len(one.ids) - one.start, "speculate": False})
         for one in wanted

@@ -15,6 +15,7 @@ from typing import Any
 
 from ...engine.answer import Result
 from ...engine.engine import Engine
+from ...engine.request import RequestOptions
 from ...engine.stats import Stats
 from ...engine.timed import timed_answer
 from ..data.examples import Example
@@ -92,7 +93,7 @@ def places(
     }
     runs = {key: _Runs() for key in methods}
     plain = {exit_layer: _Runs() for exit_layer in exits}
-    options = {"max_new_tokens": max_new_tokens}
+    options: RequestOptions = {"max_new_tokens": max_new_tokens}
     _warm(engine, methods, prompts[0])
     shuffle = random.Random(0).shuffle
     for prompt in prompts:

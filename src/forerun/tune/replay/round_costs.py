@@ -19,6 +19,7 @@ from ...core.drafter import Drafter
 from ...core.policy import LengthPolicy
 from ...core.values import Round, Step
 from ...engine.engine import Engine
+from ...engine.request import RequestOptions
 from ...engine.timed import timed_answer
 from ...models.packed.sequence import Sequence as Target
 from ...traces.read import Trace
@@ -234,7 +235,7 @@ def _answer(engine: Engine, prompt: Sequence[int], k: int, max_new_tokens: int) 
         branches = bool(made) and made[-1].inner is not None  # plain answers have no drafter
         noted.append((round, len(made[-1].forwards) if branches else len(round.draft)))
 
-    options = {"max_new_tokens": max_new_tokens, "ignore_eos": True, "speculate": k > 0}
+    options: RequestOptions = {"max_new_tokens": max_new_tokens, "ignore_eos": True, "speculate": k > 0}
     engine.forget()
     watched = engine.using(make, lambda: _Watched(k, note))
     _, seconds = timed_answer(watched, list(prompt), options)

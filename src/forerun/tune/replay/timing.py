@@ -14,6 +14,7 @@ from typing import Any
 
 from ...bench.comparison import spread
 from ...engine.engine import Engine
+from ...engine.request import RequestOptions
 from ...engine.stats import Stats
 from ...engine.timed import timed_answer
 from ...traces.read import Trace
@@ -98,7 +99,7 @@ def _repeat(
     for answer in trace.answers:
         for way in chance.sample(list(engines), len(engines)):
             engine.forget()
-            options = {"max_new_tokens": trace.header.max_new_tokens, "speculate": way != PLAIN}
+            options: RequestOptions = {"max_new_tokens": trace.header.max_new_tokens, "speculate": way != PLAIN}
             result, seconds = timed_answer(engines[way], list(answer.prompt), options)
             runs[way].stats.merge(result.stats)
             runs[way].seconds += seconds

@@ -18,6 +18,7 @@ from ...core.drive import Batch, drive
 from ...drafters.self_draft import SelfDraft
 from ...engine.engine import Engine
 from ...engine.prompts.forms import encode
+from ...engine.request import RequestOptions
 from ...models.packed.plan import FULL, LayerPlan
 from ...models.packed.runner import Runner
 from ...models.packed.sequence import Sequence as Target
@@ -36,7 +37,7 @@ class Recorded:
 
 def record(engine: Engine, prompts: Iterable[Any], max_new_tokens: int) -> list[Recorded]:
     """The engine's greedy answers to the prompts. Raises ValueError where none has a token."""
-    options = {"max_new_tokens": max_new_tokens, "ignore_eos": True}
+    options: RequestOptions = {"max_new_tokens": max_new_tokens, "ignore_eos": True}
     texts = [encode(prompt, engine.tokenizer) for prompt in prompts]
     results = engine.generate(texts, **options) if texts else []
     answers = [

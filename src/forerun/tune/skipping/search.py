@@ -23,6 +23,7 @@ from optuna.trial import FrozenTrial, Trial, TrialState
 
 from ...drafters.self_draft import SelfDraft
 from ...engine.engine import Engine
+from ...engine.request import RequestOptions
 from ...engine.timed import timed_answer
 from ...errors import UnsupportedOption
 from ...models.packed.plan import LayerPlan
@@ -83,7 +84,7 @@ class WallClock:
         engine = self.engine.using(
             lambda target: SelfDraft(target, plan), self.policy, policy_options=self.policy_options
         )
-        options = {"max_new_tokens": self.max_new_tokens, "ignore_eos": True}
+        options: RequestOptions = {"max_new_tokens": self.max_new_tokens, "ignore_eos": True}
         seconds, tokens = 0.0, 0
         with timing_lock():
             for prompt in self.prompts:
