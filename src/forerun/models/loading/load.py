@@ -11,7 +11,7 @@ from weakref import ref
 import torch
 
 from ...core.identity import Identity, identity_of
-from ...errors import UnsupportedModel, UnsupportedOption
+from ...errors import UnsupportedModel, UnsupportedOption, reason_of
 from ..files.locate import locate
 from ..gguf.convert import converted
 from ..gguf.shards import gguf_in
@@ -161,8 +161,7 @@ def device_of(name: str | torch.device | None) -> torch.device | None:
         device = torch.device(name)
         torch.empty(0, device=device)
     except (RuntimeError, AssertionError) as error:
-        reason = str(error).split("\n")[0]
-        raise UnsupportedOption(f"no device {name} here: {reason}") from error
+        raise UnsupportedOption(f"no device {name} here: {reason_of(error)}") from error
     return device
 
 
