@@ -8,8 +8,6 @@ from __future__ import annotations
 
 import hashlib
 import json
-import os
-import tempfile
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
@@ -20,6 +18,7 @@ from ..engine.conditions import conditions
 from ..engine.engine import Engine
 from ..models.files.cache import tell_unkept
 from ..models.files.locate import locate
+from ..models.files.whole import write_whole
 from ..models.gguf.convert import cache_directory
 from ..models.packed.plan import FULL, LayerPlan
 from ..models.packed.runner import HFRunner
@@ -138,13 +137,9 @@ def _read(file: Path) -> dict[tuple[str, str, str], Cost]:
 
 
 def _write(file: Path, about: Mapping[str, Any], costs: Sequence[Cost]) -> None:
-    """Under another name first: a reader never sees half a file. Where the cache can't be written, stderr says so."""
+    """Where the cache can't be written, stderr says so."""
     data = {**about, **Costs(tuple(costs)).as_dict()}
     try:
-        file.parent.mkdir(parents=True, exist_ok=True)
-        with tempfile.TemporaryDirectory(prefix=".partial-", dir=file.parent) as folder:
-            partial = Path(folder) / file.name
-            partial.write_text(json.dumps(data, indent=1), encoding="utf-8")
-            os.replace(partial, file)
+        write_whole(file, json.dumps(data, indent=1))
     except OSError as error:
         tell_unkept(file.parent, error)
