@@ -83,20 +83,24 @@ def pad(opened: Opened) -> bool:
     Whether they do from now on. Measures nothing: without a calibration of the model alone, and on the lean decoder,
     nothing changes.
     """
+    return _pad(opened, _kept_cost(opened))
+
+
+def use_kept_cost(opened: Opened) -> bool:
+    """The same, and let drafters know what the model's forwards cost, as they then run."""
+    cost = _kept_cost(opened)
+    padded = _pad(opened, cost)
+    opened.engine.runner.cost = cost.padded() if cost is not None and padded else cost
+    return padded
+
+
+def _pad(opened: Opened, cost: Cost | None) -> bool:
     runner = opened.engine.runner
     if not isinstance(runner, HFRunner):
         return False
-    cost = _kept_cost(opened)
     gains = cost is not None and any(cost.best_rows(rows) != rows for rows in cost.rows)
     runner.padding = cost.best_rows if cost is not None and gains else None
     return gains
-
-
-def tell_cost(opened: Opened) -> None:
-    """Let drafters know what the model's forwards cost, as they run, where a kept calibration of it alone says so."""
-    runner, cost = opened.engine.runner, _kept_cost(opened)
-    padded = isinstance(runner, HFRunner) and runner.padding is not None
-    runner.cost = cost.padded() if cost is not None and padded else cost
 
 
 def _kept_cost(opened: Opened) -> Cost | None:
