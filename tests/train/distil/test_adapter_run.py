@@ -22,23 +22,14 @@ from forerun.train.distil.loop import Progress, Training
 from forerun.train.distil.loss import Chosen
 from forerun.train.distil.run import DistilReport, DistilRun
 
-from ..adapting import LAYERS, QUICK, answered, base, engine, identity, killed_at, shape, store_of
+from ..adapting import LAYERS, QUICK, answered, base, engine, identity, killed_at, run_to, shape, store_of
 from ..runs import same as same_weights
 
 Log = Callable[[Progress], None]
 
 
 def a_run(output: Path, **changes: Any) -> DistilRun:
-    given: dict[str, Any] = {
-        "shape": shape("state+token", 2),
-        "recipe": replace(QUICK, epochs=4),
-        "examples": answered(),
-        "stores": (),
-        "output": output,
-        "held_out": 0.25,
-        "save_every": 2,
-    }
-    return DistilRun(**{**given, **changes})
+    return run_to(output, **{"shape": shape("state+token", 2), "recipe": replace(QUICK, epochs=4), **changes})
 
 
 def trained(run: DistilRun, log: Log = lambda now: None, engine: Callable[[], Any] = engine) -> DistilReport:
