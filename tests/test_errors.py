@@ -1,7 +1,7 @@
 import pytest
 
 from forerun import errors
-from forerun.errors import ForerunError, InvalidLogits, ModelNotFound, UnsupportedModel, UnsupportedOption
+from forerun.errors import ForerunError, InvalidLogits, ModelNotFound, UnsupportedModel, UnsupportedOption, reason_of
 
 
 @pytest.mark.parametrize("kind", [InvalidLogits, ModelNotFound, UnsupportedModel, UnsupportedOption])
@@ -18,3 +18,16 @@ def test_every_error_is_in_the_table_at_the_top_of_its_module() -> None:
     for kind in kinds:
         assert kind.__name__ in (errors.__doc__ or "")
         assert kind.__doc__
+
+
+@pytest.mark.parametrize(
+    ("error", "said"),
+    [
+        (ValueError("one\ntwo"), "one"),
+        (ValueError("so:\n  it is"), "so: it is"),
+        (ValueError("\n so:\n\n it   is\nand more"), "so: it is"),
+        (KeyError(), "KeyError"),
+    ],
+)
+def test_an_error_is_told_in_a_sentence(error: Exception, said: str) -> None:
+    assert reason_of(error) == said

@@ -24,7 +24,7 @@ from rich.console import Console
 from rich.table import Table
 
 from forerun import Engine, load
-from forerun.bench.calibration import Opened, calibrated, tell_cost
+from forerun.bench.calibration import Opened, calibrated
 from forerun.bench.suite import fingerprint, read_suite
 from forerun.engine.conditions import conditions
 from forerun.engine.stats import Stats
@@ -124,7 +124,7 @@ def main(given: argparse.Namespace) -> None:
     plain = load(given.target, dtype=given.dtype, weights=given.weights)
     opened = Opened(given.target, plain, given.weights)
     target = calibrated(opened, refresh=True)[0].target
-    tell_cost(opened)
+    plain.runner.cost = target
     items = read_suite(Path(given.suite), given.per_category)[: given.prompts]
     prompts = [item.question.prompt((), chat=True) for item in items]
     everything = settings(given.of, inner, given.budget)[:: given.every]

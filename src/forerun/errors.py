@@ -33,3 +33,13 @@ class InvalidModelFile(ForerunError, ValueError):
 
 class InvalidLogits(ForerunError, ValueError):
     """A row of logits from which no token can be drawn."""
+
+
+def reason_of(error: BaseException) -> str:
+    """The first line of what an error says, with the next one where it only announces it; the error's kind if it is mute."""
+    first, *others = [line for line in map(_one_line, str(error).split("\n")) if line] or [type(error).__name__]
+    return f"{first} {others[0]}" if first.endswith(":") and others else first
+
+
+def _one_line(text: str) -> str:
+    return " ".join(text.split())

@@ -6,7 +6,7 @@ import pytest
 import forerun
 from forerun.bench import calibrate, calibration
 from forerun.bench.calibrate import Subject
-from forerun.bench.calibration import Opened, calibrated, pad, tell_cost
+from forerun.bench.calibration import Opened, calibrated, pad, use_kept_cost
 from forerun.core.cost import Cost, Costs, Point
 from forerun.errors import UnsupportedModel
 from forerun.models.packed.plan import LayerPlan
@@ -248,12 +248,10 @@ def test_a_kept_calibration_tells_what_the_forwards_cost_as_they_run(
     target: Opened, on_modules: Opened, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     with_points(monkeypatch, Point(1, 64, 30.0), Point(2, 64, 10.0))
-    for opened in (target, on_modules):
-        tell_cost(opened)
+    for opened, padded in ((target, False), (on_modules, True)):
+        assert not use_kept_cost(opened)
         assert opened.engine.runner.cost is None
         cost = calibrated(opened)[0].target
-        tell_cost(opened)
-        assert opened.engine.runner.cost == cost
-    pad(on_modules)
-    tell_cost(on_modules)
-    assert on_modules.engine.runner.cost == cost.padded() != cost
+        assert use_kept_cost(opened) == padded
+        assert opened.engine.runner.cost == (cost.padded() if padded else cost)
+        assert cost.padded() != cost

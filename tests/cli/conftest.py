@@ -36,6 +36,17 @@ def answered(tiny: str, folder: Path, layers: str) -> Path:
     return folder
 
 
+def check_same_text(forerun: Callable[..., Ran], model: str, *method: object) -> None:
+    """With the flags of a method, forerun generate writes what it writes without a draft."""
+    said = [
+        forerun("generate", model, "hello", "--max-new-tokens", 12, "--json", *flags)
+        for flags in (("--drafter", "none"), method)
+    ]
+    assert [one.status for one in said] == [0, 0]
+    texts = [json.loads(one.out)["text"] for one in said]
+    assert texts[0] == texts[1]
+
+
 @pytest.fixture
 def forerun(capsys: pytest.CaptureFixture[str]) -> Callable[..., Ran]:
     def call(*arguments: str | Path) -> Ran:

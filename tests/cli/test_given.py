@@ -33,8 +33,7 @@ def test_an_engine_is_opened_as_the_flags_say(
 ) -> None:
     seen: dict[str, Any] = {}
     monkeypatch.setattr(module, "load", lambda model, **options: seen.update(options, model=model))
-    monkeypatch.setattr(module, "pad", lambda opened: False)
-    monkeypatch.setattr(module, "tell_cost", lambda opened: None)
+    monkeypatch.setattr(module, "use_kept_cost", lambda opened: False)
     method = Method("self", "fixed", {"exit_layer": 2}, {"k": 3})
     open_engine("tiny", method, {"dtype": "float32", "weights": "int8", "seed": 3})
 

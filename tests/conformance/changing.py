@@ -43,3 +43,14 @@ def by_engine(model: Any) -> Writer:
 
 
 WRITERS = {"hook": by_hook, "engine": by_engine}
+
+
+def check_followed(model: Any, change: Change, writer: str) -> None:
+    """The writer's text is the model's own before the change and after it, each asked for twice."""
+    before = own(model)
+    write = WRITERS[writer](model)
+    assert write(model) == write(model) == before
+    change(model)
+    expected = own(model)
+    assert expected != before, "this change must show"
+    assert write(model) == write(model) == expected

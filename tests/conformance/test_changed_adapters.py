@@ -12,7 +12,7 @@ from peft import LoraConfig, PrefixTuningConfig, PromptEncoderConfig, PromptTuni
 from forerun.errors import UnsupportedModel
 from forerun.testing import tiny_model
 
-from .changing import SIZES, WRITERS, Change, by_hook, own
+from .changing import SIZES, WRITERS, Change, by_hook, check_followed, own
 
 # PEFT and transformers call each other's older names
 pytestmark = pytest.mark.filterwarnings("ignore:.*checkpointing.*:FutureWarning")
@@ -89,14 +89,7 @@ ADAPTER_CHANGES: list[Change] = [
 @pytest.mark.parametrize("writer", WRITERS)
 @pytest.mark.parametrize("change", ADAPTER_CHANGES, ids=lambda change: change.__name__)
 def test_changed_adapters_are_followed(change: Change, writer: str) -> None:
-    model = adapted()
-    before = own(model)
-    write = WRITERS[writer](model)
-    assert write(model) == before
-    change(model)
-    expected = own(model)
-    assert expected != before, "this change must show"
-    assert write(model) == write(model) == expected
+    check_followed(adapted(), change, writer)
 
 
 @pytest.mark.parametrize("writer", WRITERS)

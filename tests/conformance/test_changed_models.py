@@ -12,7 +12,7 @@ import forerun
 from forerun.errors import UnsupportedModel
 from forerun.testing import tiny_model
 
-from .changing import PROMPT, SIZES, WRITERS, Change, by_engine, by_hook, own
+from .changing import PROMPT, SIZES, WRITERS, Change, by_engine, by_hook, check_followed, own
 
 # PEFT and transformers call each other's older names
 pytestmark = pytest.mark.filterwarnings("ignore:.*checkpointing.*:FutureWarning")
@@ -138,14 +138,7 @@ CHANGES: list[Change] = [
 @pytest.mark.parametrize("writer", WRITERS)
 @pytest.mark.parametrize("change", CHANGES, ids=lambda change: change.__name__)
 def test_a_changed_model_is_followed(change: Change, writer: str) -> None:
-    model = tiny_model("llama", **SIZES)
-    before = own(model)
-    write = WRITERS[writer](model)
-    assert write(model) == write(model) == before
-    change(model)
-    expected = own(model)
-    assert expected != before, "this change must show"
-    assert write(model) == write(model) == expected
+    check_followed(tiny_model("llama", **SIZES), change, writer)
 
 
 @pytest.mark.parametrize("writer", WRITERS)

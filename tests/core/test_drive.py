@@ -143,6 +143,22 @@ def test_a_failing_forward_reaches_only_the_request_that_caused_it(spy: Spy) -> 
     assert sum(event.key == "good" and not event.ended for event in events) == 3
 
 
+def test_the_values_of_a_batch_come_without_its_ends(inner: HFRunner) -> None:
+    alone = list(drive(greedy(inner, [3, 5], 4)))
+    batch: Batch[int, int] = Batch()
+    for key in range(2):
+        batch.add(key, greedy(inner, [3, 5], 4))
+    assert sorted(batch.values()) == sorted((key, token) for key in range(2) for token in alone)
+
+
+def test_the_values_of_a_batch_end_with_the_first_error(spy: Spy) -> None:
+    spy.poison = 50
+    batch: Batch[str, int] = Batch()
+    batch.add("bad", greedy(spy, [50, 2], 3))
+    with pytest.raises(RuntimeError, match="poisoned forward"):
+        list(batch.values())
+
+
 def test_a_request_that_is_wrong_fails_before_it_reaches_the_batch(spy: Spy) -> None:
     batch: Batch[str, int] = Batch()
     batch.add("bad", greedy(spy, [VOCABULARY], 1))

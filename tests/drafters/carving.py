@@ -4,6 +4,9 @@ from __future__ import annotations
 
 from pathlib import Path
 
+import torch
+from torch import Tensor
+
 from forerun import Engine
 from forerun.testing import save_tiny
 
@@ -13,6 +16,11 @@ PROMPTS = ("to be or not to be", "a", "one two three one two")
 def save_carvable(path: Path) -> Path:
     """A tiny model with widths of whole groups, so that 4-bit weights fit."""
     return save_tiny(path, intermediate_size=64)
+
+
+def only_token_250(ids: Tensor, scores: Tensor) -> Tensor:
+    """A processor that leaves nothing of a vocabulary of the first 100 tokens."""
+    return scores + torch.full_like(scores, -torch.inf).index_fill_(1, torch.tensor([250]), 0.0)
 
 
 def check_text(plain: Engine, engine: Engine) -> None:

@@ -15,7 +15,7 @@ from forerun.models.packed.plan import LayerPlan
 from forerun.models.packed.sequence import Sequence
 from forerun.testing import tiny_model, tiny_tokenizer
 
-from .carving import PROMPTS, check_seeds, check_text, save_carvable
+from .carving import PROMPTS, check_seeds, check_text, only_token_250, save_carvable
 
 CARVED: tuple[dict[str, Any], ...] = (
     {"weights": "int8"},
@@ -99,9 +99,6 @@ def test_rows_of_small_weights_are_never_resumed(plain: Engine, monkeypatch: pyt
 
 
 def test_a_vocabulary_that_the_processors_empty_ends_the_draft(plain: Engine) -> None:
-    def only_token_250(ids: torch.Tensor, scores: torch.Tensor) -> torch.Tensor:
-        return scores + torch.full_like(scores, -torch.inf).index_fill_(1, torch.tensor([250]), 0.0)
-
     carved = plain.using("self", drafter_options={"vocabulary": 100})
     result = carved.generate(PROMPTS[0], max_new_tokens=5, processors=[only_token_250])
     assert set(result.ids) == {250}

@@ -19,6 +19,7 @@ from forerun.models.packed.sequence import Sequence as TokenSequence
 from forerun.testing import save_tiny, save_tiny_adapter, tiny_model
 
 from .branched import IDS, drafted, paths
+from .carving import only_token_250
 
 WARM = Sampling(temperature=1.0)
 WIDE: dict[str, Any] = {"n": 3, "min_confidence": 0.0, "budget": 40}
@@ -221,9 +222,6 @@ def test_a_good_tree_gains_more_tokens_a_round_than_its_chain() -> None:
 
 
 def test_a_vocabulary_that_the_processors_empty_ends_the_tree(tmp_path: Path) -> None:
-    def only_token_250(ids: torch.Tensor, scores: torch.Tensor) -> torch.Tensor:
-        return scores + torch.full_like(scores, -torch.inf).index_fill_(1, torch.tensor([250]), 0.0)
-
     options = {"of": "self", "vocabulary": 100}
     engine = load(save_tiny(tmp_path / "model"), drafter="tree", drafter_options=options)
     result = engine.generate("abc", max_new_tokens=5, processors=[only_token_250])

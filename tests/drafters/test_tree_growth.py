@@ -6,7 +6,7 @@ import pytest
 import torch
 
 from forerun.core.law import Categorical, Law
-from forerun.drafters.tree_growth import Chosen, Drawn, Offers, affordable, best_first
+from forerun.drafters.tree_growth import Child, Chosen, Drawn, Offers, affordable, best_first, goes_on
 
 PROBS = [0.5, 0.3, 0.15, 0.05]
 RANKING = list(enumerate(PROBS))
@@ -120,3 +120,10 @@ def test_a_token_of_probability_zero_is_no_child() -> None:
 )
 def test_a_node_may_be_had_at_its_price_and_none_behind_the_last(worth: float, node: int, fine: bool) -> None:
     assert affordable(worth, node, (0.5, 0.6)) == fine
+
+
+@pytest.mark.parametrize(("eos", "nodes", "fine"), [((), 0, True), ((7,), 0, False), ((), 1, False), ((8,), 2, False)])
+def test_a_node_goes_on_where_a_child_can_be_worth_its_price_and_no_text_ends(
+    eos: tuple[int, ...], nodes: int, fine: bool
+) -> None:
+    assert goes_on(Child(7, None, 0.5), nodes, (0.5, 0.6), eos) == fine

@@ -21,7 +21,6 @@ from forerun.families.trial import (
     difference,
     own_text,
     prompts,
-    sentence,
     try_everything,
     try_family,
 )
@@ -93,11 +92,3 @@ def test_texts_that_hold_no_answer_are_refused() -> None:
     model = small_model("llama", {"max_position_embeddings": 20})
     assert isinstance(engine := load(model), Engine)
     assert compare(model, engine) == Outcome(REFUSED, "its texts hold at most 20 tokens")
-
-
-@pytest.mark.parametrize(
-    ("error", "said"),
-    [(ValueError("one\ntwo"), "one"), (ValueError("so:\n  it is"), "so: it is"), (KeyError(), "KeyError")],
-)
-def test_an_error_is_told_in_a_sentence(error: Exception, said: str) -> None:
-    assert sentence(error) == said

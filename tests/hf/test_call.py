@@ -19,11 +19,10 @@ import forerun
 from forerun.errors import UnsupportedModel, UnsupportedOption
 from forerun.testing import tiny_model
 
-PROMPT = torch.tensor([[5, 6, 7, 5, 6, 8, 5, 6]])
-BATCH = torch.tensor([[5, 6, 7, 5, 6, 8, 5, 6], [0, 0, 0, 9, 4, 9, 4, 9], [0, 0, 0, 0, 0, 0, 0, 33]])
-MASK = torch.tensor([[1] * 8, [0] * 3 + [1] * 5, [0] * 7 + [1]])
-ENDS = [3, 18, 58]
-PADDED = {"input_ids": BATCH, "attention_mask": MASK, "pad_token_id": 0, "eos_token_id": ENDS}
+from .prompts import BATCH, ENDS, MASK, PROMPT
+from .prompts import PADDED as ALL_PADDED
+
+PADDED = {**ALL_PADDED, "eos_token_id": ENDS}
 
 
 @pytest.fixture(scope="module")

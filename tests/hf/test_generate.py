@@ -18,18 +18,14 @@ from forerun.core.law import Categorical
 from forerun.errors import InvalidLogits, UnsupportedOption
 from forerun.testing import save_tiny, tiny_model
 
-EOS = [3, 18, 58]
-PAD = 0
+from .prompts import BATCH, ENDS, PAD, PADDED, PROMPT
+
 METHODS: list[dict[str, Any]] = [
     {"drafter": "none"},
     {"drafter": "lookup", "policy": "heuristic"},
     {"drafter": "self", "drafter_options": {"exit_layer": 2}, "policy_options": {"k": 3}},
     {"drafter": "self", "drafter_options": {"skip_mlp": (1, 2)}, "policy": "threshold"},
 ]
-PROMPT = torch.tensor([[5, 6, 7, 5, 6, 8, 5, 6]])
-BATCH = torch.tensor([[5, 6, 7, 5, 6, 8, 5, 6], [0, 0, 0, 9, 4, 9, 4, 9], [0, 0, 0, 0, 0, 0, 0, 33]])
-MASK = torch.tensor([[1] * 8, [0] * 3 + [1] * 5, [0] * 7 + [1]])
-PADDED = {"input_ids": BATCH, "attention_mask": MASK, "pad_token_id": PAD}
 
 
 @pytest.fixture(scope="module")
@@ -49,21 +45,21 @@ def test_greedy_text_equals_generates_own(model: Any, hook: Any) -> None:
 
 @pytest.mark.parametrize("new", [1, 2, 25])
 def test_a_padded_batch_equals_generates_own(model: Any, hook: Any, new: int) -> None:
-    options = {**PADDED, "max_new_tokens": new, "do_sample": False, "eos_token_id": EOS}
+    options = {**PADDED, "max_new_tokens": new, "do_sample": False, "eos_token_id": ENDS}
     expected = model.generate(**options)
     assert torch.equal(model.generate(**options, custom_generate=hook), expected)
 
 
 def test_the_padded_batch_of_these_tests_ends_apart(model: Any) -> None:
-    written = model.generate(**PADDED, max_new_tokens=25, do_sample=False, eos_token_id=EOS)[:, 8:]
-    ends = [min((row.tolist().index(eos) for eos in EOS if eos in row.tolist()), default=None) for row in written]
+    written = model.generate(**PADDED, max_new_tokens=25, do_sample=False, eos_token_id=ENDS)[:, 8:]
+    ends = [min((row.tolist().index(eos) for eos in ENDS if eos in row.tolist()), default=None) for row in written]
     assert len(set(ends)) == 3
 
 
 @pytest.mark.parametrize("family", ["gemma2", "gpt2", "opt", "qwen3_moe"])
 def test_other_families_equal_generates_own(family: str) -> None:
     other = tiny_model(family)
-    options = {**PADDED, "max_new_tokens": 20, "do_sample": False, "eos_token_id": EOS}
+    options = {**PADDED, "max_new_tokens": 20, "do_sample": False, "eos_token_id": ENDS}
     hook = forerun.custom_generate("self", drafter_options={"exit_layer": 2})
     assert torch.equal(other.generate(**options, custom_generate=hook), other.generate(**options))
 
@@ -71,12 +67,12 @@ def test_other_families_equal_generates_own(family: str) -> None:
 def test_a_draft_model_drafts(model: Any) -> None:
     draft = tiny_model("llama", seed=1, num_hidden_layers=2)
     hook = forerun.custom_generate("draft_model", drafter_options={"model": draft})
-    options = {**PADDED, "max_new_tokens": 12, "do_sample": False, "eos_token_id": EOS}
+    options = {**PADDED, "max_new_tokens": 12, "do_sample": False, "eos_token_id": ENDS}
     assert torch.equal(model.generate(**options, custom_generate=hook), model.generate(**options))
 
 
 def test_scores_and_logits_equal_generates_own_up_to_each_end(model: Any, hook: Any) -> None:
-    options: dict[str, Any] = {**PADDED, "max_new_tokens": 12, "do_sample": False, "eos_token_id": EOS}
+    options: dict[str, Any] = {**PADDED, "max_new_tokens": 12, "do_sample": False, "eos_token_id": ENDS}
     options |= {
         "return_dict_in_generate": True,
         "output_scores": True,
@@ -90,7 +86,7 @@ def test_scores_and_logits_equal_generates_own_up_to_each_end(model: Any, hook: 
         ours, theirs = getattr(actual, kept), getattr(expected, kept)
         assert len(ours) == len(theirs) == actual.sequences.shape[1] - BATCH.shape[1]
         for step, (mine, yours) in enumerate(zip(ours, theirs, strict=True)):
-            running = ~torch.isin(actual.sequences[:, 8 : 8 + step], torch.tensor(EOS)).any(1)
+            running = ~torch.isin(actual.sequences[:, 8 : 8 + step], torch.tensor(ENDS)).any(1)
             assert running.any()
             torch.testing.assert_close(mine[running], yours[running], atol=1e-4, rtol=1e-4)
             ended = mine[~running]
@@ -174,7 +170,7 @@ def test_greedy_decoding_leaves_torchs_global_generator_alone(model: Any, hook: 
 
 
 def test_the_models_generation_config_counts(model: Any, hook: Any, monkeypatch: Any) -> None:
-    monkeypatch.setattr(model.generation_config, "eos_token_id", EOS)
+    monkeypatch.setattr(model.generation_config, "eos_token_id", ENDS)
     monkeypatch.setattr(model.generation_config, "repetition_penalty", 1.4)
     options = {"do_sample": False, "max_length": 30, "pad_token_id": PAD}
     assert torch.equal(model.generate(PROMPT, **options, custom_generate=hook), model.generate(PROMPT, **options))

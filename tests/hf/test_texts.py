@@ -23,11 +23,7 @@ from forerun.hf.call import read_call
 from forerun.hf.texts import Texts
 from forerun.testing import tiny_model, tiny_tokenizer
 
-PROMPT = torch.tensor([[5, 6, 7, 5, 6, 8, 5, 6]])
-BATCH = torch.tensor([[5, 6, 7, 5, 6, 8, 5, 6], [0, 0, 0, 9, 4, 9, 4, 9], [0, 0, 0, 0, 0, 0, 0, 33]])
-MASK = torch.tensor([[1] * 8, [0] * 3 + [1] * 5, [0] * 7 + [1]])
-PADDED = {"input_ids": BATCH, "attention_mask": MASK, "pad_token_id": 0}
-EOS = [3, 18, 58]
+from .prompts import BATCH, ENDS, MASK, PADDED, PROMPT
 
 
 @pytest.fixture(scope="module")
@@ -88,7 +84,7 @@ def test_the_streamer_gets_the_prompt_then_token_by_token_then_the_end(model: An
 
 
 def test_the_streamer_gets_the_steps_of_a_batch_with_its_padding(model: Any, hook: Any) -> None:
-    sequences, expected, ours, theirs = both(model, hook, **PADDED, max_new_tokens=25, eos_token_id=EOS)
+    sequences, expected, ours, theirs = both(model, hook, **PADDED, max_new_tokens=25, eos_token_id=ENDS)
     assert torch.equal(sequences, expected)
     assert ours == theirs
     assert len(ours) == 27
@@ -128,7 +124,7 @@ def test_text_ends_at_the_very_token_where_a_criterion_holds(model: Any, hook: A
 
 
 def test_a_text_of_a_batch_that_a_criterion_ends_is_padded(model: Any, hook: Any) -> None:
-    options = {**PADDED, "max_new_tokens": 25, "eos_token_id": EOS}
+    options = {**PADDED, "max_new_tokens": 25, "eos_token_id": ENDS}
     plain = model.generate(**options, do_sample=False)
     token = int(plain[2, 12])
     sequences, expected, ours, theirs = both(model, hook, **options, stopping_criteria=[Stop(token)])
@@ -173,7 +169,7 @@ class Counting(StoppingCriteria):
         return flags
 
 
-@pytest.mark.parametrize(("ends", "scored"), [(EOS, False), (None, False), (None, True)], ids=["ends", "no", "scored"])
+@pytest.mark.parametrize(("ends", "scored"), [(ENDS, False), (None, False), (None, True)], ids=["ends", "no", "scored"])
 @pytest.mark.parametrize("row", [None, 0, 2])
 def test_a_criterion_sees_the_whole_batch_in_step_and_is_called_as_often_as_in_generate(
     model: Any, hook: Any, row: int | None, ends: Any, scored: bool
@@ -193,7 +189,7 @@ def test_a_criterion_that_knows_the_rows_of_its_batch_stops_them_as_in_generate(
         def __call__(self, input_ids: Tensor, scores: Any, **kwargs: Any) -> Tensor:
             return torch.tensor([11, 17, 13]) <= input_ids.shape[1]
 
-    options = {**PADDED, "max_new_tokens": 25, "eos_token_id": EOS, "stopping_criteria": [Budget()]}
+    options = {**PADDED, "max_new_tokens": 25, "eos_token_id": ENDS, "stopping_criteria": [Budget()]}
     sequences, expected, ours, theirs = both(model, hook, **options)
     assert torch.equal(sequences, expected)
     assert ours == theirs
@@ -225,7 +221,7 @@ def test_a_criterion_of_confidence_reads_the_scores_of_its_step(model: Any, hook
 
 
 def test_where_a_criterion_may_read_the_scores_of_ended_texts_generates_own_loop_writes(model: Any, hook: Any) -> None:
-    given = {**PADDED, "max_new_tokens": 25, "eos_token_id": EOS, "do_sample": False, "output_scores": True}
+    given = {**PADDED, "max_new_tokens": 25, "eos_token_id": ENDS, "do_sample": False, "output_scores": True}
     given |= {"return_dict_in_generate": True}
     criteria = [ConfidenceCriteria(0.05)]
     expected = model.generate(**given, stopping_criteria=criteria)

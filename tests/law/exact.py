@@ -359,3 +359,7 @@ def distance(one: dict[tuple[int, ...], Fraction], other: dict[tuple[int, ...], 
     return (
         sum((abs(one.get(key, Fraction(0)) - other.get(key, Fraction(0))) for key in {*one, *other}), Fraction(0)) / 2
     )
+
+
+def assert_exact(scenario: Scenario) -> None:
+    assert written(scenario) == truth(scenario)

@@ -18,7 +18,18 @@ from forerun.policies.heuristic import Heuristic
 from forerun.policies.threshold import Threshold
 
 from . import drafts, trained
-from .exact import WITH_HISTORY, Enumerated, FractionLaw, Scenario, Table, TableSequence, branches, loop, truth, written
+from .exact import (
+    WITH_HISTORY,
+    Enumerated,
+    FractionLaw,
+    Scenario,
+    Table,
+    TableSequence,
+    assert_exact,
+    branches,
+    loop,
+    written,
+)
 
 pytestmark = pytest.mark.usefixtures("tables")
 
@@ -56,10 +67,6 @@ SIBLINGS = (
     drafts.chosen_then_drawn,
     drafts.drawn_from_two_laws,
 )
-
-
-def assert_exact(scenario: Scenario) -> None:
-    assert written(scenario) == truth(scenario)
 
 
 @pytest.mark.parametrize("policy", POLICIES)

@@ -17,7 +17,7 @@ from forerun.policies.fixed import Fixed
 from forerun.policies.threshold import Threshold
 
 from . import drafts
-from .exact import WITH_HISTORY, Enumerated, FractionLaw, Scenario, Table, branches, loop, truth, written
+from .exact import WITH_HISTORY, Enumerated, FractionLaw, Scenario, Table, assert_exact, branches, loop, written
 
 pytestmark = pytest.mark.usefixtures("tables")
 
@@ -34,10 +34,6 @@ POLICIES: dict[str, Callable[[], LengthPolicy]] = {
     "learnt": drafts.Learnt,
     "skips after zero": drafts.SkipsAfterZero,
 }
-
-
-def assert_exact(scenario: Scenario) -> None:
-    assert written(scenario) == truth(scenario)
 
 
 @pytest.mark.parametrize("m", [-1, 0, 1])

@@ -14,7 +14,7 @@ from forerun.policies.fixed import Fixed
 from forerun.policies.threshold import Threshold
 
 from . import drafts, mutants
-from .exact import WITH_HISTORY, Scenario, Table, TableSequence, branches, distance, loop, truth, written
+from .exact import WITH_HISTORY, Scenario, Table, TableSequence, assert_exact, branches, distance, loop, truth, written
 
 pytestmark = pytest.mark.usefixtures("tables")
 
@@ -41,10 +41,6 @@ POLICIES: dict[str, Callable[[], LengthPolicy]] = {
 }
 # Least confidence and budget: everything; a floor that cuts some siblings; a budget that cuts a level; a chain.
 SIZES = {"whole": (2, 0.0, 9), "floor": (3, 0.15, 9), "budget": (2, 0.0, 3), "chain": (1, 0.0, 9)}
-
-
-def assert_exact(scenario: Scenario) -> None:
-    assert written(scenario) == truth(scenario)
 
 
 @pytest.mark.parametrize("drawn", [True, False], ids=["drawn", "chosen"])

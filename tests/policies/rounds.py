@@ -3,6 +3,7 @@
 import torch
 
 from forerun.core.law import Categorical
+from forerun.core.policy import LengthPolicy
 from forerun.core.values import Draft, Round, Signals, Step, Timing, Verdict
 
 
@@ -31,3 +32,9 @@ def round_of(steps: list[Step], accepted: int, draft_seconds: float = 0.0, secon
     verdict = Verdict(tuple(range(accepted)), (0,) * (accepted + 1))
     timing = Timing(draft=draft_seconds, draft_forward=draft_seconds, forward=seconds)
     return Round((0,) * (accepted + 1), draft, verdict, 5, timing=timing)
+
+
+def observe(policy: LengthPolicy, drafted: int, accepted: int) -> None:
+    """Show a round of so many drafted tokens, of which the first were accepted."""
+    steps = chain(*[0.5] * drafted)
+    policy.observe(steps, round_of(steps, accepted))

@@ -5,7 +5,7 @@ import pytest
 from forerun.core.policy import LengthPolicy
 from forerun.policies.adaptive import build
 
-from .rounds import chain, recorded, round_of
+from .rounds import chain, observe, recorded
 
 
 def threshold(policy: LengthPolicy) -> float:
@@ -15,11 +15,6 @@ def threshold(policy: LengthPolicy) -> float:
         middle = (low + high) / 2
         low, high = (low, middle) if policy.should_stop([recorded(middle, middle)]) is False else (middle, high)
     return low
-
-
-def observe(policy: LengthPolicy, drafted: int, accepted: int) -> None:
-    steps = chain(*[0.5] * drafted)
-    policy.observe(steps, round_of(steps, accepted))
 
 
 def test_it_stops_behind_a_token_below_the_threshold_and_at_the_greatest_length() -> None:

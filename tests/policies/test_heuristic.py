@@ -3,16 +3,11 @@ import pytest
 from forerun.core.policy import LengthPolicy
 from forerun.policies.heuristic import build
 
-from .rounds import chain, round_of
+from .rounds import chain, observe
 
 
 def length(policy: LengthPolicy) -> int:
     return next(n for n in range(100) if policy.should_stop(chain(*[0.5] * n)))
-
-
-def observe(policy: LengthPolicy, drafted: int, accepted: int) -> None:
-    steps = chain(*[0.5] * drafted)
-    policy.observe(steps, round_of(steps, accepted))
 
 
 def test_it_grows_by_two_when_everything_was_accepted_and_shrinks_by_one_otherwise() -> None:

@@ -26,6 +26,7 @@ from forerun.train.distil.data import DistilBatch, DistilData
 from forerun.train.distil.frozen import Frozen, frozen_of
 from forerun.train.distil.loop import DistilRecipe, Progress, Training
 from forerun.train.distil.loss import Chosen
+from forerun.train.distil.run import DistilRun
 
 LAYERS = 4
 KINDS = (("state", 2), ("state+token", 2), ("state+token", LAYERS))
@@ -101,6 +102,13 @@ def everything() -> Chosen:
 def training(data: DistilData, inputs: str, recipe: DistilRecipe = QUICK, depth: int = 1) -> Training:
     adapter = new_adapter(shape(inputs, data.exit_layer, depth), frozen(), recipe.seed)
     return Training(student(adapter), frozen(), everything(), data, recipe)
+
+
+def run_to(output: Path, **given: Any) -> DistilRun[Any]:
+    """A run on the model's answers, of which a quarter is held out, that keeps a checkpoint every other step."""
+    return DistilRun(
+        **{"examples": answered(), "stores": (), "output": output, "held_out": 0.25, "save_every": 2, **given}
+    )
 
 
 def student(adapter: ExitAdapter) -> AdapterStudent:

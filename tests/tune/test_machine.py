@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-from pathlib import Path
-
 import pytest
 
 import forerun
@@ -17,11 +15,6 @@ IDS = (5, 6, 7, 5, 6, 7, 5, 6)
 @pytest.fixture(scope="module")
 def plain() -> forerun.Engine:
     return forerun.load(tiny_model("llama"))
-
-
-@pytest.fixture(autouse=True)
-def _cache(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path / "cache"))
 
 
 def test_forwards_are_timed_by_rows_behind_a_prompt(plain: forerun.Engine) -> None:

@@ -30,11 +30,6 @@ def on() -> forerun.Engine:
     return engine()
 
 
-@pytest.fixture(autouse=True)
-def _cache(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path / "cache"))
-
-
 def told(outcome: Outcome) -> dict[str, Any]:
     return {name: value for name, value in report_of(outcome).items() if name not in ("spent_seconds", "summary")}
 

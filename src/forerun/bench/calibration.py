@@ -8,8 +8,6 @@ from __future__ import annotations
 
 import hashlib
 import json
-import os
-import tempfile
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
@@ -20,6 +18,7 @@ from ..engine.conditions import conditions
 from ..engine.engine import Engine
 from ..models.files.cache import tell_unkept
 from ..models.files.locate import locate
+from ..models.files.whole import write_whole
 from ..models.gguf.convert import cache_directory
 from ..models.packed.plan import FULL, LayerPlan
 from ..models.packed.runner import HFRunner
@@ -84,20 +83,24 @@ def pad(opened: Opened) -> bool:
     Whether they do from now on. Measures nothing: without a calibration of the model alone, and on the lean decoder,
     nothing changes.
     """
+    return _pad(opened, _kept_cost(opened))
+
+
+def use_kept_cost(opened: Opened) -> bool:
+    """The same, and let drafters know what the model's forwards cost, as they then run."""
+    cost = _kept_cost(opened)
+    padded = _pad(opened, cost)
+    opened.engine.runner.cost = cost.padded() if cost is not None and padded else cost
+    return padded
+
+
+def _pad(opened: Opened, cost: Cost | None) -> bool:
     runner = opened.engine.runner
     if not isinstance(runner, HFRunner):
         return False
-    cost = _kept_cost(opened)
     gains = cost is not None and any(cost.best_rows(rows) != rows for rows in cost.rows)
     runner.padding = cost.best_rows if cost is not None and gains else None
     return gains
-
-
-def tell_cost(opened: Opened) -> None:
-    """Let drafters know what the model's forwards cost, as they run, where a kept calibration of it alone says so."""
-    runner, cost = opened.engine.runner, _kept_cost(opened)
-    padded = isinstance(runner, HFRunner) and runner.padding is not None
-    runner.cost = cost.padded() if cost is not None and padded else cost
 
 
 def _kept_cost(opened: Opened) -> Cost | None:
@@ -138,13 +141,9 @@ def _read(file: Path) -> dict[tuple[str, str, str], Cost]:
 
 
 def _write(file: Path, about: Mapping[str, Any], costs: Sequence[Cost]) -> None:
-    """Under another name first: a reader never sees half a file. Where the cache can't be written, stderr says so."""
+    """Where the cache can't be written, stderr says so."""
     data = {**about, **Costs(tuple(costs)).as_dict()}
     try:
-        file.parent.mkdir(parents=True, exist_ok=True)
-        with tempfile.TemporaryDirectory(prefix=".partial-", dir=file.parent) as folder:
-            partial = Path(folder) / file.name
-            partial.write_text(json.dumps(data, indent=1), encoding="utf-8")
-            os.replace(partial, file)
+        write_whole(file, json.dumps(data, indent=1))
     except OSError as error:
         tell_unkept(file.parent, error)

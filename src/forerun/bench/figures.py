@@ -20,9 +20,6 @@ class Figure:
     low: float
     high: float
 
-    def as_list(self) -> list[float]:
-        return [self.value, self.low, self.high]
-
 
 def median_of(values: Sequence[float]) -> Figure | None:
     """The median, None of no values."""

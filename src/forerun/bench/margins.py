@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from typing import Any
 
 from ..engine.answer import TokenLogprob
@@ -13,8 +13,6 @@ from .contestant import Contestant
 from .difference import CANDIDATES, Difference, preferred_by, rounding_margin, shared_length
 from .entrants import PLAIN
 from .race import Race
-
-Differences = Mapping[str, Sequence[Difference]]
 
 
 def differences(

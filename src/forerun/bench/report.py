@@ -86,13 +86,13 @@ def overall(report: dict[str, Any]) -> tuple[Columns, Rows]:
                 method["name"],
                 _with_interval(method, "tokens_per_second", 1),
                 _with_interval(method, "speedup", 2),
-                _number(method["total_speedup"], 2),
-                _number(method["against_plain"], 2),
-                _number(method.get("predicted_speedup"), 2),
+                number(method["total_speedup"], 2),
+                number(method["against_plain"], 2),
+                number(method.get("predicted_speedup"), 2),
                 "-" if first is None else f"{first * 1000:.0f}",
                 "-" if rounds is None else f"{rounds['tokens_per_round']:.2f}",
                 "-" if method["identical"] is None else f"{method['identical_prompts']}/{method['prompts']}",
-                _number(method["match_rate"], 3),
+                number(method["match_rate"], 3),
                 _margin(method),
                 f"{method['peak_memory_mb']:.0f}",
             )
@@ -128,5 +128,6 @@ def _with_interval(scores: dict[str, Any], name: str, digits: int) -> str:
     return f"{scores[name]:.{digits}f} [{low:.{digits}f}, {high:.{digits}f}]"
 
 
-def _number(value: float | None, digits: int) -> str:
+def number(value: float | None, digits: int) -> str:
+    """As a table shows it, "-" for None."""
     return "-" if value is None else f"{value:.{digits}f}"

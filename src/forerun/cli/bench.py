@@ -26,6 +26,7 @@ from ..plotting import check_plotting
 from .flags import request_flags, takes
 from .given import OPENING, PLAIN, Model, Raw, measured_with, open_engine
 from .output import check_file, check_folder, write_text
+from .reports import write_pictures
 from .screen import note, progress, show, show_table
 from .tuned import SystemFile, opened_as, tell_departures
 
@@ -120,8 +121,7 @@ def _publish(report: dict[str, Any], json_file: Path | None, plots: Path | None)
     if json_file is not None:
         write_text(json_file, json.dumps(report, indent=1))
     if plots is not None:
-        for path in write_plots(report, plots):
-            note(f"wrote {path}")
+        write_pictures(report, plots, write_plots)
 
 
 def set_threads(threads: int) -> None:

@@ -10,7 +10,7 @@ from typing import Annotated, Any
 
 import typer
 
-from ..bench.calibration import Opened, pad, tell_cost
+from ..bench.calibration import Opened, use_kept_cost
 from ..engine.conditions import conditions
 from ..engine.engine import Engine, load
 from .flags import flag
@@ -56,9 +56,8 @@ def open_engine(model: str, method: Method, given: Mapping[str, Any]) -> Engine:
         **{one.name: given.get(one.name, one.default) for one in OPENING},
     )
     opened = Opened(model, engine, given.get("weights", ""))
-    if pad(opened):
+    if use_kept_cost(opened):
         note("forwards are padded, as the calibration advises")
-    tell_cost(opened)
     return engine
 
 

@@ -116,6 +116,14 @@ class Batch(Generic[K, T]):
                     yield event
             self._cancelled.clear()
 
+    def values(self) -> Iterator[tuple[K, T]]:
+        """What the sources give, likewise. Raises the first error that one of them ends with."""
+        for event in self.run():
+            if event.error is not None:
+                raise event.error
+            if event.value is not None:
+                yield event.key, event.value
+
     def _advance(self, key: K, task: _Task[T]) -> Iterator[Event[K, T]]:
         while task.request is None:
             try:
@@ -163,10 +171,7 @@ def drive(source: AsyncGenerator[T]) -> Iterator[T]:
     batch: Batch[None, T] = Batch()
     batch.add(None, source)
     try:
-        for event in batch.run():
-            if event.error is not None:
-                raise event.error
-            if event.value is not None:
-                yield event.value
+        for _, value in batch.values():
+            yield value
     finally:
         batch.close()

@@ -185,12 +185,17 @@ def _trained(setup: Setup, number: int, listened: Listened, loop: Loop, times: D
 
 def _seen(setup: Setup, trained: Sequence[Trained], covered: Callable[[int], float]) -> Iterator[Seen]:
     """What is known of acceptance: as if each draft could say every token."""
-    whole = size_of(DraftShape.of(setup.config), setup.config, setup.weights).layers
+    whole = _whole(setup)
     for shape, acceptance in setup.known:
         size = size_of(shape, setup.config, setup.weights).layers
         yield Seen(size / whole, min(acceptance / covered(shape.vocabulary), 1.0))
     for one in trained:
         yield Seen(one.size.layers / whole, min(one.listened.heard.acceptance / covered(one.shape.vocabulary), 1.0))
+
+
+def _whole(setup: Setup) -> int:
+    """The parameters of the target's own layers."""
+    return size_of(DraftShape.of(setup.config), setup.config, setup.weights).layers
 
 
 def _covered(setup: Setup, size: int) -> float:
@@ -205,8 +210,7 @@ def _judged(
     setup: Setup, shape: DraftShape, covered: Callable[[int], float], guess: Guess, loop: Loop, times: DraftTimes
 ) -> Untrained:
     size, share = size_of(shape, setup.config, setup.weights), covered(shape.vocabulary)
-    whole = size_of(DraftShape.of(setup.config), setup.config, setup.weights).layers
-    alpha = share * guess.at(size.layers / whole)
+    alpha = share * guess.at(size.layers / _whole(setup))
     return Untrained(
         shape=shape,
         size=size,

@@ -35,16 +35,21 @@ class Size:
 
 def size_of(shape: DraftShape, config: Any, weights: str) -> Size:
     """config: the target's text configuration, weights the format's name as costs have it."""
-    layers = shape.layer_parameters(head_dim_of(config))
+    head_dim = head_dim_of(config)
+    layers = shape.layer_parameters(head_dim)
     table = int(config.vocab_size) * shape.width
     tables = table if config.tie_word_embeddings else 2 * table
     of_layer, of_table = BYTES["bfloat16" if weights == "bf16" else weights]
     return Size(
         layers=layers,
         whole=layers + tables,
-        read=layers + shape.vocabulary * shape.width,
+        read=_read(head_dim, shape),
         megabytes=(layers * of_layer + tables * of_table) / 1e6,
     )
+
+
+def _read(head_dim: int, shape: DraftShape) -> int:
+    return shape.layer_parameters(head_dim) + shape.vocabulary * shape.width
 
 
 def grid(config: Any, cut: bool) -> Iterator[DraftShape]:
@@ -61,17 +66,13 @@ def grid(config: Any, cut: bool) -> Iterator[DraftShape]:
 def equal_shapes(config: Any, vocabulary: int) -> list[DraftShape]:
     """About as many parameters as an eighth of the target's layers, head included: the deepest and narrowest first."""
     own, head_dim = DraftShape.of(config), head_dim_of(config)
-
-    def read(shape: DraftShape) -> int:
-        return shape.layer_parameters(head_dim) + shape.vocabulary * shape.width
-
-    wanted = read(replace(own, layers=max(1, round(own.layers / 8)), vocabulary=vocabulary))
+    wanted = _read(head_dim, replace(own, layers=max(1, round(own.layers / 8)), vocabulary=vocabulary))
     found: list[DraftShape] = []
     for narrow in _narrowed(own, FINER_WIDTHS):
         each = replace(narrow, layers=1).layer_parameters(head_dim)
         layers = min(max(1, round((wanted - vocabulary * narrow.width) / each)), own.layers)
         shape = replace(narrow, layers=layers, vocabulary=vocabulary)
-        if abs(read(shape) - wanted) <= SAME * wanted:
+        if abs(_read(head_dim, shape) - wanted) <= SAME * wanted:
             found.append(shape)
     return sorted(found, key=lambda shape: (-shape.layers, shape.width))
 

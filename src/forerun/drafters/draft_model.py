@@ -10,7 +10,6 @@ Sources: Leviathan et al., arXiv 2211.17192; Chen et al., arXiv 2302.01318.
 
 from __future__ import annotations
 
-from collections.abc import AsyncGenerator
 from collections.abc import Sequence as Series
 from dataclasses import replace
 from typing import Any, final
@@ -18,39 +17,32 @@ from typing import Any, final
 import torch
 import torch.nn.functional as F
 
-from ..core.drafter import Drafter
 from ..core.forward import Rows
-from ..core.values import Context, Step
+from ..core.values import Context
 from ..errors import UnsupportedOption
 from ..models.files.draft import read_draft
 from ..models.packed.plan import FULL, LayerPlan
 from ..models.packed.pool import Pool
-from ..models.packed.sequence import Sequence, shared_prefix
+from ..models.packed.sequence import shared_prefix
 from .base import DRAFTERS, DrafterFactory, Parts
-from .chain import chained
+from .pooled import Pooled
 from .vocabulary import first_ranked
 
 STAND_IN = 0  # for a token that the draft model doesn't have
 
 
 @final
-class ModelDraft(Drafter):
-    branches = True
-
+class ModelDraft(Pooled):
     """shared: the ids that both models have. width: how many the target has, where the draft model has fewer."""
 
     def __init__(self, pool: Pool, shared: int, told: str = "", width: int | None = None) -> None:
+        super().__init__(pool)
         if pool.identity is not None:
             self.identity = f"draft_model of weights {pool.identity.weights}{told}"
-        self._pool = pool
         self._shared = shared
         self._width = width
         self._widens = False
-        self._sequence: Sequence | None = None
         self._ends: list[int] = []  # of the pending token and each drafted one: how long the text up to it is
-
-    def draft(self, context: Context) -> AsyncGenerator[Step]:
-        return chained(self, context)
 
     def unread(self, ids: Series[int]) -> int:
         known = self._known(ids)
@@ -65,18 +57,13 @@ class ModelDraft(Drafter):
         ids = self._known(context.ids)
         return self._shown(await self._taken(ids).sync(ids))
 
-    def _taken(self, ids: Series[int]) -> Sequence:
-        if self._sequence is None:
-            self._sequence = self._pool.take(ids)
-        return self._sequence
-
     async def extend(self, tokens: Series[int], parents: Series[int]) -> Rows | None:
-        assert self._sequence is not None
+        assert self._own is not None
         ends = [self._ends[parent + 1] + 1 for parent in parents]
         if not self._fits(ends):
             return None
         self._ends += ends
-        return self._shown(await self._sequence.forward(tokens, parents))
+        return self._shown(await self._own.forward(tokens, parents))
 
     def _fits(self, ends: Series[int]) -> bool:
         limit = self._pool.runner.max_length
@@ -101,10 +88,6 @@ class ModelDraft(Drafter):
         sequence = self._taken(ids)
         await sequence.sync(ids[: given - 1])
         return self._shown(await sequence.forward(ids[given - 1 :]))
-
-    def close(self) -> None:
-        if self._sequence is not None:
-            self._pool.give(self._sequence)
 
 
 @DRAFTERS("draft_model", source="Leviathan et al., arXiv 2211.17192; Chen et al., arXiv 2302.01318")

@@ -9,7 +9,6 @@ Sources: Li et al., EAGLE, arXiv 2401.15077; Elhoushi et al., LayerSkip, arXiv 2
 
 from __future__ import annotations
 
-from collections.abc import AsyncGenerator
 from collections.abc import Sequence as Series
 from pathlib import Path
 from typing import final
@@ -18,43 +17,33 @@ import torch
 
 from ..core.drafter import Drafter
 from ..core.forward import Rows
-from ..core.values import Context, Step
+from ..core.values import Context
 from ..models.files.adapter import read_adapter
 from ..models.lean.adapter_runner import AdapterRunner
 from ..models.packed.plan import LayerPlan
 from ..models.packed.pool import Pool
 from ..models.packed.sequence import Sequence, shared_prefix
 from .base import DRAFTERS, DrafterFactory, Parts
-from .chain import chained
+from .pooled import Pooled
 from .vocabulary import first_ranked
 
 
 @final
-class AheadDraft(Drafter):
+class AheadDraft(Pooled):
     """Inputs "state+token": the adapter's row i stands for token i + 1 and reads the target's state of token i."""
 
-    branches = True
-
     def __init__(self, target: Sequence, pool: Pool, exit_layer: int, identity: str = "") -> None:
+        super().__init__(pool)
         self.taps = frozenset({exit_layer})
         self.identity = identity
-        self._target, self._pool, self._exit = target, pool, exit_layer
+        self._target, self._exit = target, exit_layer
         self._last = pool.runner.num_layers
         self._own_taps = frozenset({self._last})
-        self._own: Sequence | None = None
         self._states = torch.empty(0)  # the adapter's own, of the pending token and each drafted one [1 + n, D]
-
-    def draft(self, context: Context) -> AsyncGenerator[Step]:
-        return chained(self, context)
 
     def unread(self, ids: Series[int]) -> int:
         own = ids[1:]
         return len(own) - shared_prefix(self._taken(own).ids, own) if own else 0
-
-    def _taken(self, ids: Series[int]) -> Sequence:
-        if self._own is None:
-            self._own = self._pool.take(ids)
-        return self._own
 
     async def begin(self, context: Context) -> Rows | None:
         ids = context.ids[1:]
@@ -92,34 +81,20 @@ class AheadDraft(Drafter):
         own.drop()
         return Rows(torch.cat([first.logits[:1], rows.logits]), torch.cat([first.hidden[:1], rows.hidden]))
 
-    def close(self) -> None:
-        if self._own is not None:
-            self._pool.give(self._own)
-
 
 @final
-class ExitDraft(Drafter):
+class ExitDraft(Pooled):
     """Inputs "state": the adapter's row i stands for token i and reads the target's state of it."""
 
-    branches = True
-
     def __init__(self, target: Sequence, pool: Pool, exit_layer: int, identity: str = "") -> None:
+        super().__init__(pool)
         self.taps = frozenset({exit_layer})
         self.identity = identity
-        self._target, self._pool, self._exit = target, pool, exit_layer
+        self._target, self._exit = target, exit_layer
         self._plan = LayerPlan.early_exit(exit_layer, target.runner.num_layers)
-        self._own: Sequence | None = None
-
-    def draft(self, context: Context) -> AsyncGenerator[Step]:
-        return chained(self, context)
 
     def unread(self, ids: Series[int]) -> int:
         return len(ids) - shared_prefix(self._taken(ids).ids, ids)
-
-    def _taken(self, ids: Series[int]) -> Sequence:
-        if self._own is None:
-            self._own = self._pool.take(ids)
-        return self._own
 
     async def begin(self, context: Context) -> Rows | None:
         own = self._taken(context.ids)
@@ -144,10 +119,6 @@ class ExitDraft(Drafter):
         await own.sync(known, states=self._target.states(self._exit)[held:])
         self._target.drop()
         return await own.forward(new, states=exits.taps[self._exit])
-
-    def close(self) -> None:
-        if self._own is not None:
-            self._pool.give(self._own)
 
 
 KINDS = {"state": ExitDraft, "state+token": AheadDraft}

@@ -30,7 +30,7 @@ from .base import DRAFTERS, DrafterFactory, Parts
 from .branches import Branched, branching, read_row
 from .graph_lossy import stochastic
 from .graph_nodes import Graph
-from .tree_growth import Child, Chosen, affordable, best_first
+from .tree_growth import Child, Chosen, best_first, goes_on
 from .tree_prices import pricing
 
 RULES: dict[str, Rule | None] = {"exact": None, "stochastic-lossy": stochastic}
@@ -144,7 +144,7 @@ class GraphDraft(Branched):
     def _goes_on(self, child: Child, behind: _Known, nodes: int, context: Context) -> bool:
         """Whether a node may have children."""
         likely = behind.best[child.token] >= self._limits.leaf
-        return likely and affordable(child.confidence, nodes, self._limits.prices) and child.token not in context.eos
+        return likely and goes_on(child, nodes, self._limits.prices, context.eos)
 
 
 @DRAFTERS("graph", source="Gong et al., arXiv 2407.16207")

@@ -72,7 +72,7 @@ def build(
 ) -> DrafterFactory:
     """The target itself, carved: an early exit, skipped sublayers, small weights, a part of the vocabulary.
 
-    plan is a file with a skip set, as models.plan_file has it.
+    plan is a file with a skip set, as models.files.plan has it.
     """
     runner = parts.target.runner
     if exit_layer is not None and (skip_attention or skip_mlp):

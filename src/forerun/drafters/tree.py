@@ -25,7 +25,7 @@ from ..core.values import Context, Effort, Step, Unused
 from ..errors import UnsupportedOption
 from .base import DRAFTERS, DrafterFactory, Parts
 from .branches import Branch, Branched, branching, read_row
-from .tree_growth import Chosen, Drawn, Offers, affordable, best_first
+from .tree_growth import Chosen, Drawn, Offers, best_first, goes_on
 from .tree_prices import pricing
 
 SIBLINGS = ("drawn", "chosen")
@@ -68,11 +68,10 @@ class Tree(Branched):
                 effort=effort,
             )
             nodes += len(taken)
-            # no child is worth more than its parent, and one that ends the text has none
             further = [
                 (nodes - len(taken) + i, level[index], child)
                 for i, (index, child) in enumerate(taken)
-                if affordable(child.confidence, nodes, self._shape.prices) and child.token not in context.eos
+                if goes_on(child, nodes, self._shape.prices, context.eos)
             ]
             if not further:
                 return

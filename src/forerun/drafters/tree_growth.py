@@ -8,7 +8,7 @@ is worth is told before it is drawn, and whatever was drawn stays.
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Collection, Sequence
 from dataclasses import dataclass
 from heapq import heapify, heappop, heapreplace
 from typing import final
@@ -105,6 +105,11 @@ class Drawn(Offers):
 def affordable(worth: float, node: int, prices: Sequence[float]) -> bool:
     """Whether a draft's node of this number may be had: it is worth its price, and there is one."""
     return node < len(prices) and worth >= prices[node]
+
+
+def goes_on(child: Child, nodes: int, prices: Sequence[float], eos: Collection[int]) -> bool:
+    """Whether a node of a draft of so many may have children: none is worth more than it, or follows the end of a text."""
+    return affordable(child.confidence, nodes, prices) and child.token not in eos
 
 
 def best_first(offers: Sequence[Offers], nodes: int, prices: Sequence[float]) -> list[tuple[int, Child]]:

@@ -14,7 +14,7 @@ from transformers import AutoModelForCausalLM
 from transformers.models.auto.configuration_auto import CONFIG_MAPPING
 
 from ..engine.engine import Engine, load
-from ..errors import ForerunError
+from ..errors import ForerunError, reason_of
 from ..models.files.quiet import quiet
 from ..models.lean.shape import lean_applies
 from ..models.loading.checks import reasons
@@ -85,17 +85,17 @@ def try_family(family: str, changes: Mapping[str, Any] | None = None) -> Outcome
         model.generation_config.eos_token_id = None
         own_text(model, prompts(NEW + 1)[0])
     except Exception as error:
-        return Outcome(UNMADE, sentence(error))
+        return Outcome(UNMADE, reason_of(error))
     try:
         engine = load(model)
     except ForerunError as error:
-        return Outcome(REFUSED, sentence(error))
+        return Outcome(REFUSED, reason_of(error))
     try:
         return compare(model, engine)
     except ForerunError as error:
-        return Outcome(REFUSED, sentence(error))
+        return Outcome(REFUSED, reason_of(error))
     except Exception as error:
-        return Outcome(WRONG, f"{type(error).__name__}: {sentence(error)}")
+        return Outcome(WRONG, f"{type(error).__name__}: {reason_of(error)}")
 
 
 def compare(model: Any, engine: Engine) -> Outcome:
@@ -182,9 +182,3 @@ def difference(model: Any, expected: list[list[int]], actual: list[list[int]]) -
         if not abs(margin) <= TIE:
             return f"token {place} of {len(own)} is another one, by {margin:.2g} of the logits' spread"
     return ""
-
-
-def sentence(error: BaseException) -> str:
-    """The first line of what an error says, with the next one where it announces it, or the error's kind."""
-    lines = [" ".join(line.split()) for line in str(error).strip().split("\n")]
-    return " ".join(lines[: 2 if lines[0].endswith(":") else 1]) or type(error).__name__

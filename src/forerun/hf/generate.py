@@ -148,13 +148,10 @@ def _write(call: Call, engine: Engine) -> Texts:
     try:
         for number, context in enumerate(contexts):
             batch.add(number, engine.rounds(context))
-        for event in batch.run():
-            if event.error is not None:
-                raise event.error
-            if event.value is not None:
-                texts.take(event.key, event.value)
-                for number in texts.done():
-                    batch.cancel(number)
+        for number, round in batch.values():
+            texts.take(number, round)
+            for done in texts.done():
+                batch.cancel(done)
     finally:
         batch.close()
         engine.forget()  # the weights may be trained before the next call

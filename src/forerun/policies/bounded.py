@@ -6,31 +6,22 @@ from collections.abc import Sequence
 from typing import Any, final
 
 from ..core.policy import LengthPolicy
-from ..core.values import Round, Step
+from ..core.values import Step
 from .base import POLICIES, PolicyFactory
+from .wrapping import Wrapping, inner_policy
 
 
 @final
-class Bounded(LengthPolicy):
+class Bounded(Wrapping):
     def __init__(self, inner: LengthPolicy, min_steps: int, max_steps: int) -> None:
-        self.trained_for = inner.trained_for
-        self._inner = inner
+        super().__init__(inner)
         self._min = min_steps
         self._max = max_steps
-
-    def begin(self, unread: int, room: int) -> None:
-        self._inner.begin(unread, room)
 
     def should_stop(self, steps: Sequence[Step]) -> bool:
         if len(steps) < self._min:
             return False
         return len(steps) >= self._max or self._inner.should_stop(steps)
-
-    def observe(self, steps: Sequence[Step], round: Round) -> None:
-        self._inner.observe(steps, round)
-
-    def end(self) -> None:
-        self._inner.end()
 
 
 @POLICIES("bounded", source="SpecDec++, arXiv 2405.19715 (min and max length)")
@@ -40,7 +31,5 @@ def build(*, inner: str = "threshold", min_steps: int = 1, max_steps: int = 20, 
         raise ValueError(
             f"bounds must be 0 <= min_steps <= max_steps and max_steps >= 1, got {min_steps} and {max_steps}"
         )
-    if inner == "bounded":
-        raise ValueError("inner must be another policy than 'bounded' itself")
-    make = POLICIES.check(inner, options).build(**options)
+    make = inner_policy("bounded", inner, options)
     return lambda: Bounded(make(), min_steps, max_steps)

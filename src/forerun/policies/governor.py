@@ -22,6 +22,7 @@ from typing import Any, final
 from ..core.policy import LengthPolicy
 from ..core.values import Round, Step
 from .base import POLICIES, PolicyFactory
+from .wrapping import Wrapping, inner_policy
 
 MEASURED_FIRST, NEWEST = 3, 15  # plain rounds
 MEASURE_AGAIN = 128  # drafted rounds
@@ -88,14 +89,10 @@ class Account:
 
 
 @final
-class Governor(LengthPolicy):
+class Governor(Wrapping):
     def __init__(self, inner: LengthPolicy, account: Account) -> None:
-        self.trained_for = inner.trained_for
-        self._inner = inner
+        super().__init__(inner)
         self._account = account
-
-    def begin(self, unread: int, room: int) -> None:
-        self._inner.begin(unread, room)
 
     def should_stop(self, steps: Sequence[Step]) -> bool:
         return (not steps and self._holds_back()) or self._inner.should_stop(steps)
@@ -103,10 +100,7 @@ class Governor(LengthPolicy):
     def observe(self, steps: Sequence[Step], round: Round) -> None:
         with self._account.lock:
             self._account.learn(round)
-        self._inner.observe(steps, round)
-
-    def end(self) -> None:
-        self._inner.end()
+        super().observe(steps, round)
 
     def _holds_back(self) -> bool:
         with self._account.lock:
@@ -126,8 +120,6 @@ def build(
         raise ValueError(f"credit must be above 0 and finite, got {credit}")
     if not 0 < loss < 1:
         raise ValueError(f"loss must be in (0, 1), got {loss}")
-    if inner == "governor":
-        raise ValueError("inner must be another policy than 'governor' itself")
-    make = POLICIES.check(inner, options).build(**options)
+    make = inner_policy("governor", inner, options)
     shared = Account(credit, loss)
     return lambda: Governor(make(), shared if carry else Account(credit, loss))

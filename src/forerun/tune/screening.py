@@ -79,17 +79,12 @@ def read_answers(engine: Engine, answers: Sequence[Recorded]) -> dict[str, Any]:
     Lists by answer, one forward or two each. Raises UnsupportedOption where the drafter can't read.
     """
     batch: Batch[int, dict[str, list[Any]]] = Batch()
-    found: dict[int, dict[str, list[Any]]] = {}
     with ExitStack() as stack:
         stack.callback(batch.close)
         for number, answer in enumerate(answers):
             _, drafter = stack.enter_context(engine.lent(answer.ids[: answer.start]))
             batch.add(number, _read(drafter, answer))
-        for event in batch.run():
-            if event.error is not None:
-                raise event.error
-            if event.value is not None:
-                found[event.key] = event.value
+        found = dict(batch.values())
     ordered = [found[number] for number in range(len(answers))]
     return {name: [one[name] for one in ordered] for name in ("said", "confidence", "ranked")}
 

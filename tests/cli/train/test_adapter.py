@@ -10,7 +10,7 @@ import pytest
 
 from forerun.models.files.adapter import read_adapter
 
-from ..conftest import Ran, answered
+from ..conftest import Ran, answered, check_same_text
 
 Call = Callable[..., Ran]
 QUICK = ("--epochs", 2, "--rows", 120, "--vocabulary", 60, "--held-out", 0.3, "--save-every", 2)
@@ -41,13 +41,7 @@ def test_an_adapter_is_trained_and_drafts(
     assert "loss" in ran.said
     shape = read_adapter(output).shape
     assert (shape.inputs, shape.exit_layer, shape.depth) == (inputs, exit_layer, 1)
-    said = [
-        forerun("generate", tiny, "hello", "--max-new-tokens", 12, "--json", *method)
-        for method in (("--drafter", "none"), ("--drafter", "exit_adapter", "--adapter", output))
-    ]
-    assert [one.status for one in said] == [0, 0]
-    texts = [json.loads(one.out)["text"] for one in said]
-    assert texts[0] == texts[1]
+    check_same_text(forerun, tiny, "--drafter", "exit_adapter", "--adapter", output)
 
 
 def test_as_json_the_report_stands_alone_and_states_are_read_where_none_are_kept(

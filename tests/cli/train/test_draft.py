@@ -10,7 +10,7 @@ import pytest
 
 from forerun.models.files.draft import read_draft
 
-from ..conftest import Ran, answered
+from ..conftest import Ran, answered, check_same_text
 
 Call = Callable[..., Ran]
 QUICK = ("--epochs", 2, "--rows", 120, "--held-out", 0.3, "--save-every", 2)
@@ -37,13 +37,7 @@ def test_a_draft_is_trained_and_drafts(forerun: Call, tiny: str, data: Path, tmp
     file = read_draft(output)
     assert file is not None
     assert file.vocabulary == 60
-    said = [
-        forerun("generate", tiny, "hello", "--max-new-tokens", 12, "--json", *method)
-        for method in (("--drafter", "none"), ("--drafter", "draft_model", "--drafter-model", output))
-    ]
-    assert [one.status for one in said] == [0, 0]
-    texts = [json.loads(one.out)["text"] for one in said]
-    assert texts[0] == texts[1]
+    check_same_text(forerun, tiny, "--drafter", "draft_model", "--drafter-model", output)
 
 
 def test_as_json_the_report_stands_alone_and_states_are_read_where_none_are_kept(

@@ -22,13 +22,6 @@ from ..running import finish, off, own_logits
 from .tiny_gguf import END, write_gguf, write_model
 
 
-@pytest.fixture(autouse=True)
-def cache(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
-    """A cache of the test's own."""
-    monkeypatch.setenv("FORERUN_CACHE", str(tmp_path / "cache"))
-    return tmp_path / "cache" / "models"
-
-
 @pytest.fixture
 def file(tmp_path: Path) -> Path:
     return write_gguf(tmp_path / "tiny.gguf")

@@ -16,10 +16,9 @@ from forerun.errors import UnsupportedModel
 from forerun.models.gguf.convert import converted
 from forerun.models.loading.load import open_model
 from forerun.models.packed.sequence import Sequence
-from forerun.testing import tiny_model
 
 from ..running import finish, off, own_logits
-from .tiny_gguf import write_model
+from .tiny_gguf import source, write_model
 
 IDS = [int(one) for one in torch.randint(256, (30,), generator=torch.Generator().manual_seed(3))]
 GEMMA = {
@@ -28,15 +27,6 @@ GEMMA = {
     "attention.sliding_window": 8,
     "rope.freq_base_swa": 10000.0,
 }
-
-
-@pytest.fixture(autouse=True)
-def cache(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setenv("FORERUN_CACHE", str(tmp_path / "cache"))
-
-
-def source(family: str = "llama", **changes: Any) -> Any:
-    return tiny_model(family, vocab_size=260, **changes)
 
 
 def agrees(file: Path, model: Any) -> None:

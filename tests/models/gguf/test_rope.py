@@ -14,10 +14,9 @@ from forerun.errors import UnsupportedModel
 from forerun.models.lean.runner import LeanRunner
 from forerun.models.loading.load import open_model
 from forerun.models.packed.sequence import Sequence
-from forerun.testing import tiny_model
 
 from ..running import finish, off, own_logits
-from .tiny_gguf import write_model
+from .tiny_gguf import source, write_model
 
 IDS = [int(one) for one in torch.randint(256, (90,), generator=torch.Generator().manual_seed(3))]
 LLAMA3 = {
@@ -28,15 +27,6 @@ LLAMA3 = {
     "high_freq_factor": 4.0,
     "original_max_position_embeddings": 32,
 }
-
-
-@pytest.fixture(autouse=True)
-def cache(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setenv("FORERUN_CACHE", str(tmp_path / "cache"))
-
-
-def source(family: str = "llama", **changes: Any) -> Any:
-    return tiny_model(family, vocab_size=260, **changes)
 
 
 def llama3_factors(model: Any) -> np.ndarray:

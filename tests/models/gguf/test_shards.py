@@ -19,11 +19,6 @@ from .tiny_gguf import END, write_gguf
 IDS = [60, 25, 35, 29, 55, 1, 200, 17, 3]
 
 
-@pytest.fixture(autouse=True)
-def cache(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setenv("FORERUN_CACHE", str(tmp_path / "cache"))
-
-
 def split(file: Path, folder: Path, count: int = 3) -> list[Path]:
     """A file in parts, as llama.cpp's gguf-split writes them: all keys are in the first."""
     folder.mkdir()

@@ -18,11 +18,6 @@ from .tiny_gguf import write_model
 END, TURN, MORE, TH = 256, 257, 258, 259
 
 
-@pytest.fixture(autouse=True)
-def cache(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setenv("FORERUN_CACHE", str(tmp_path / "cache"))
-
-
 def opened(tmp_path: Path, **tokenizer: Any) -> Loaded:
     return open_model(write_model(tmp_path / "m.gguf", tiny_model("llama", vocab_size=260), tokenizer=tokenizer))
 

@@ -10,8 +10,15 @@ import gguf
 import numpy as np
 from tokenizers import pre_tokenizers
 
+from forerun.testing import tiny_model
+
 END = 257
 TEMPLATE = "{% for message in messages %}{{ '<' + message.role + '>' + message.content }}{% endfor %}"
+
+
+def source(family: str = "llama", **changes: Any) -> Any:
+    """A model whose text is what the file made of it must give."""
+    return tiny_model(family, vocab_size=260, **changes)
 
 
 def write_gguf(

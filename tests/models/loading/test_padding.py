@@ -5,10 +5,11 @@ from __future__ import annotations
 from typing import Any
 
 import pytest
+import torch
 from transformers import GenerationConfig
 
 from forerun import load
-from forerun.models.loading.padding import Padding, padding_of
+from forerun.models.loading.padding import Padding, ids_in, padding_of
 from forerun.testing import END, save_tiny, tiny_tokenizer
 
 
@@ -57,3 +58,10 @@ def test_an_engine_knows_the_padding_of_a_checkpoint(tmp_path_factory: pytest.Te
     engine = load(path, runner=runner)
     with pytest.raises(ValueError, match=r"row 0 of the batch begins with token 3, which may be padding or text"):
         engine.generate(ids, max_new_tokens=1)
+
+
+@pytest.mark.parametrize(
+    ("value", "ids"), [(None, []), (3, [3]), ([3, 4], [3, 4]), (torch.tensor([5]), [5]), ([None], [])]
+)
+def test_a_field_holds_one_id_or_several_or_none(value: object, ids: list[int]) -> None:
+    assert ids_in(value) == ids

@@ -23,16 +23,6 @@ EXIT = LayerPlan.early_exit(2, 4)
 SKIP = LayerPlan.skip(4, attention=[1], mlp=[2])
 
 
-@pytest.fixture(scope="module")
-def model():
-    return tiny_model("llama")
-
-
-@pytest.fixture
-def runner(model) -> HFRunner:
-    return HFRunner(model)
-
-
 @pytest.fixture
 def sequence(runner: HFRunner) -> Sequence:
     """A sequence behind a prefix of ten tokens."""

@@ -18,16 +18,6 @@ EXIT = LayerPlan.early_exit(2, 4)
 TAPS = frozenset({2, 4})
 
 
-@pytest.fixture(scope="module")
-def model():
-    return tiny_model("llama")
-
-
-@pytest.fixture
-def runner(model) -> HFRunner:
-    return HFRunner(model)
-
-
 def own_states(model, ids: list[int], layer: int) -> Tensor:
     """What a layer is given (layer 4: what the last one gives), [len(ids), D], of transformers' own forward."""
     seen: list[Tensor] = []

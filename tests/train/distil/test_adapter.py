@@ -19,6 +19,7 @@ from forerun.train.distil.frozen import frozen_of
 from forerun.train.distil.loop import DistilRecipe, Training, acceptance
 
 from ..adapting import KINDS, LAYERS, QUICK, adapter_of, answered, base, everything, frozen, shape, store_of, training
+from ..runs import same
 
 
 @pytest.fixture(scope="module")
@@ -30,10 +31,6 @@ def data(tmp_path_factory: pytest.TempPathFactory) -> Iterator[DistilData]:
 
 def weights(learning: Training) -> dict[str, torch.Tensor]:
     return {name: value.clone() for name, value in adapter_of(learning).named_weights().items()}
-
-
-def same(one: dict[str, torch.Tensor], other: dict[str, torch.Tensor]) -> bool:
-    return one.keys() == other.keys() and all(torch.equal(one[name], other[name]) for name in one)
 
 
 def test_a_new_adapter_begins_from_the_base() -> None:

@@ -22,22 +22,14 @@ from forerun.train.distil.loop import Progress, Training
 from forerun.train.distil.loss import Chosen
 from forerun.train.distil.run import DistilReport, DistilRun
 
-from ..adapting import LAYERS, QUICK, answered, base, engine, identity, killed_at, shape, store_of
+from ..adapting import LAYERS, QUICK, answered, base, engine, identity, killed_at, run_to, shape, store_of
+from ..runs import same as same_weights
 
 Log = Callable[[Progress], None]
 
 
 def a_run(output: Path, **changes: Any) -> DistilRun:
-    given: dict[str, Any] = {
-        "shape": shape("state+token", 2),
-        "recipe": replace(QUICK, epochs=4),
-        "examples": answered(),
-        "stores": (),
-        "output": output,
-        "held_out": 0.25,
-        "save_every": 2,
-    }
-    return DistilRun(**{**given, **changes})
+    return run_to(output, **{"shape": shape("state+token", 2), "recipe": replace(QUICK, epochs=4), **changes})
 
 
 def trained(run: DistilRun, log: Log = lambda now: None, engine: Callable[[], Any] = engine) -> DistilReport:
@@ -45,8 +37,7 @@ def trained(run: DistilRun, log: Log = lambda now: None, engine: Callable[[], An
 
 
 def same(one: AdapterFile, other: AdapterFile) -> bool:
-    equal = all(torch.equal(one.weights[name], other.weights[name]) for name in one.weights)
-    return equal and one.weights.keys() == other.weights.keys() and torch.equal(one.ranking, other.ranking)
+    return same_weights(one.weights, other.weights) and torch.equal(one.ranking, other.ranking)
 
 
 def test_a_run_writes_an_adapter_that_drafts_and_tells_about_it(tmp_path: Path) -> None:

@@ -25,7 +25,7 @@ from forerun.train.distil.loop import DistilRecipe, Progress
 from forerun.train.distil.loss import Chosen
 from forerun.train.distil.run import DistilReport, DistilRun
 
-from ..adapting import LAYERS, answered, base, engine, frozen, identity, killed_at, store_of
+from ..adapting import LAYERS, answered, base, engine, frozen, identity, killed_at, run_to, store_of
 
 RECIPE = DistilRecipe(epochs=12, passes=1, rows=60, learning_rate=3e-3, warmup=2, vocabulary=VOCABULARY)
 
@@ -35,16 +35,7 @@ def cut(*layers: int, **changes: int) -> Cut:
 
 
 def a_run(output: Path, shape: Cut | None = None, **changes: Any) -> DistilRun[Cut]:
-    given: dict[str, Any] = {
-        "shape": cut(0, 3) if shape is None else shape,
-        "recipe": RECIPE,
-        "examples": answered(),
-        "stores": (),
-        "output": output,
-        "held_out": 0.25,
-        "save_every": 2,
-    }
-    return DistilRun(**{**given, **changes})
+    return run_to(output, **{"shape": cut(0, 3) if shape is None else shape, "recipe": RECIPE, **changes})
 
 
 def trained(run: DistilRun[Cut], log: Callable[[Progress], None] = lambda now: None) -> DistilReport:

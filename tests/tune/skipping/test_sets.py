@@ -28,11 +28,6 @@ def answers(on: forerun.Engine) -> list[Recorded]:
     return record(on, PROMPTS[:5], 12)
 
 
-@pytest.fixture(autouse=True)
-def _cache(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path / "cache"))
-
-
 def found(
     on: forerun.Engine,
     answers: list[Recorded],

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 from collections.abc import Mapping, Sequence
 from dataclasses import asdict
 from pathlib import Path
@@ -22,8 +21,9 @@ from ...train.layerskip.sweet_spot import Place, default_exits, places, prompt_o
 from ...train.plots import write_plots
 from ..flags import takes
 from ..given import OPENING, PLAIN, AsJson, Model, measured_with, open_engine
-from ..output import check_folder, write_text
-from ..screen import finite, note, progress, show_json
+from ..output import check_folder
+from ..reports import write_report
+from ..screen import note, progress, show_json
 from ..values import at_least, parse
 from .lines import SkipBad, counting, read_data, skipped_as_dict
 from .tables import show_report
@@ -145,9 +145,7 @@ def _places(
 
 def _publish(told: dict[str, Any], output: Path | None, as_json: bool) -> None:
     if output is not None:
-        write_text(output / "report.json", json.dumps(finite(told), indent=1, allow_nan=False))
-        for path in write_plots(told, output):
-            note(f"wrote {path}")
+        write_report(told, output / "report.json", write_plots)
     if as_json:
         show_json(told)
     else:

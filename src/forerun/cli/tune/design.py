@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Annotated, Any
@@ -28,8 +27,9 @@ from ...plotting import check_plotting
 from ..flags import takes
 from ..given import OPENING, PLAIN, AsJson, Model, measured_with, open_engine
 from ..method import annotation_of
-from ..output import check_folder, write_text
-from ..screen import finite, note, progress, show, show_json, show_table
+from ..output import check_folder
+from ..reports import write_report
+from ..screen import progress, show, show_json, show_table
 from ..values import at_least, parse
 from .design_tables import candidates_table, depth_table, shapes_table
 
@@ -140,9 +140,7 @@ def _candidate(text: str) -> Candidate:
 
 def _publish(told: Mapping[str, Any], folder: Path | None, as_json: bool) -> None:
     if folder is not None:
-        write_text(folder / "design.json", json.dumps(finite(dict(told)), indent=1, allow_nan=False))
-        for path in write_plots(told, folder):
-            note(f"wrote {path}")
+        write_report(told, folder / "design.json", write_plots)
     if as_json:
         show_json(dict(told))
         return

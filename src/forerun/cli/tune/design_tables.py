@@ -5,6 +5,8 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any
 
+from ...bench.report import number
+
 MOST = 12
 
 Table = tuple[tuple[str, ...], list[tuple[str, ...]]]
@@ -45,7 +47,7 @@ def candidates_table(told: Mapping[str, Any]) -> Table:
         (
             one["name"],
             f"{one['parameters']['whole'] / 1e6:.1f}",
-            "-" if one["perplexity"] is None else f"{one['perplexity']:.2f}",
+            number(one["perplexity"], 2),
             _share(one["acceptance"]),
             f"{one['later_ms']:.2f}",
             str(one["predicted"]["k"]),

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 from collections.abc import Mapping
 from dataclasses import replace
 from pathlib import Path
@@ -22,8 +21,9 @@ from ..flags import takes
 from ..given import OPENING, AsJson, measured_with, open_engine
 from ..listing import listed
 from ..method import Method
-from ..output import check_folder, write_text
-from ..screen import finite, note, progress, show, show_json
+from ..output import check_folder
+from ..reports import write_report
+from ..screen import progress, show, show_json
 from ..values import at_least
 from .policy_tables import show_report
 from .rounds import measured_rounds
@@ -134,9 +134,7 @@ def _measured_again(engine: Engine, trace: Trace, weights: str) -> Trace:
 
 def _publish(told: dict[str, Any], trace: Trace, output: Path | None, as_json: bool) -> None:
     if output is not None:
-        write_text(output / "report.json", json.dumps(finite(told), indent=1, allow_nan=False))
-        for path in write_plots(told, output):
-            note(f"wrote {path}")
+        write_report(told, output / "report.json", write_plots)
     if as_json:
         show_json(told)
         return

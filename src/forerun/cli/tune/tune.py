@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 import re
 from collections.abc import Mapping, Sequence
 from importlib.util import find_spec
@@ -12,6 +11,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
+from ...bench.report import number
 from ...bench.suite import fingerprint
 from ...engine.engine import Engine
 from ...engine.prompts.questions import has_chat_template
@@ -26,6 +26,7 @@ from ...tune.setup import Setup, about_run, lines_of, split
 from ..flags import takes
 from ..given import OPENING, PLAIN, AsJson, Model, Raw, measured_with, open_engine
 from ..output import check_file, check_folder, write_text
+from ..reports import write_report
 from ..screen import finite, note, show, show_json, show_table
 from ..values import at_least
 
@@ -177,10 +178,8 @@ def _publish(
     target = target_of(engine, model, given["weights"], given["runner"])
     write_system(outcome.winner.system(target, machine_of(engine), finite(measured(outcome))), output)
     if folder is not None:
-        write_text(folder / "report.json", json.dumps(finite(told), indent=1, allow_nan=False))
         write_text(folder / "summary.txt", "\n".join(told["summary"]))
-        for path in write_plots(told, folder):
-            note(f"wrote {path}")
+        write_report(told, folder / "report.json", write_plots)
     if as_json:
         show_json(told)
         return
@@ -199,8 +198,8 @@ def _show(told: Mapping[str, Any], output: Path) -> None:
         (
             one["name"],
             _speedup(one),
-            _number(one["tokens_per_second"], 1),
-            _number(one["tokens_per_round"], 2),
+            number(one["tokens_per_second"], 1),
+            number(one["tokens_per_round"], 2),
             str(one["prompts"]),
         )
         for one in told["trials"]
@@ -216,7 +215,3 @@ def _speedup(one: Mapping[str, Any]) -> str:
         return "-"
     low, high = one["speedup_interval"]
     return f"{one['speedup']:.2f} ({low:.2f} to {high:.2f})"
-
-
-def _number(value: float | None, digits: int) -> str:
-    return "-" if value is None else f"{value:.{digits}f}"

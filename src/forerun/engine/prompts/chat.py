@@ -36,10 +36,14 @@ def encode_messages(messages: Sequence[Any], tokenizer: Any) -> list[int]:
     try:
         encoded = tokenizer.apply_chat_template(chat, add_generation_prompt=True, return_dict=True)
     except Exception as error:  # a template is a program of its own, and raises what it likes
-        reason = str(error).strip() or type(error).__name__
-        raise UnsupportedOption(f"the chat template can't be applied to these messages: {reason}") from error
+        raise UnsupportedOption(template_failure(error)) from error
     ids: list[int] = encoded["input_ids"]
     return ids
+
+
+def template_failure(error: Exception) -> str:
+    """What to say where a chat template raises."""
+    return f"the chat template can't be applied to these messages: {str(error).strip() or type(error).__name__}"
 
 
 def _checked(message: Any, place: int) -> dict[str, Any]:
@@ -71,7 +75,15 @@ def _part(part: Any, place: int) -> dict[str, Any]:
 
 def _joined(message: dict[str, Any]) -> dict[str, Any]:
     content = message.get("content")
-    return {**message, "content": "".join(part["text"] for part in content)} if isinstance(content, list) else message
+    return {**message, "content": joined_parts(content) or ""} if isinstance(content, list) else message
+
+
+def joined_parts(content: Any) -> Any:
+    """The text of a content that is a list of text parts; any other content as it is."""
+    parts = content if isinstance(content, list) else []
+    texts = [part.get("text") for part in parts if isinstance(part, Mapping) and part.get("type") == "text"]
+    known = [text for text in texts if isinstance(text, str)]
+    return "".join(known) if known and len(known) == len(parts) else content
 
 
 def _reads_lists(tokenizer: Any) -> bool:

@@ -14,6 +14,7 @@ from typing import Any
 
 from ...errors import UnsupportedOption
 from ...jsonl import Line, Skipped, made_of
+from .chat import joined_parts
 from .forms import encode
 
 Message = Mapping[str, str]
@@ -106,14 +107,6 @@ def _message(message: Any) -> Message:
     if not isinstance(message, dict) or message.keys() != {"role", "content"}:
         raise ValueError(f'a message has "role" and "content", got {json.dumps(message)[:60]}')
     return {"role": _text(message["role"], "role"), "content": _text(joined_parts(message["content"]), "content")}
-
-
-def joined_parts(content: Any) -> Any:
-    """The text of a content that is a list of text parts; any other content as it is."""
-    parts = content if isinstance(content, list) else []
-    texts = [part.get("text") for part in parts if isinstance(part, Mapping) and part.get("type") == "text"]
-    known = [text for text in texts if isinstance(text, str)]
-    return "".join(known) if known and len(known) == len(parts) else content
 
 
 def _text(value: Any, key: str) -> str:

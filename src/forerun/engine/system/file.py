@@ -9,8 +9,6 @@ is a method for any model; "name" and "policy" may be left out. With "forerun_sy
 from __future__ import annotations
 
 import json
-import os
-import tempfile
 from collections.abc import Callable, Mapping
 from pathlib import Path
 from typing import Any
@@ -18,6 +16,7 @@ from typing import Any
 from ...core.identity import Identity
 from ...drafters.base import DRAFTERS
 from ...errors import UnsupportedOption
+from ...models.files.whole import write_whole
 from ...policies.base import POLICIES
 from .value import FORM, System, Target
 
@@ -54,11 +53,7 @@ def write_system(system: System, path: str | Path) -> None:
         if path.exists() and not path.is_file():
             path.write_text(text, encoding="utf-8")  # a device or a pipe is written to and stays what it is
             return
-        path.parent.mkdir(parents=True, exist_ok=True)
-        with tempfile.TemporaryDirectory(prefix=".partial-", dir=path.parent) as folder:
-            partial = Path(folder) / path.name
-            partial.write_text(text, encoding="utf-8")
-            os.replace(partial, path)
+        write_whole(path, text)
     except (OSError, TypeError, ValueError) as error:
         raise ValueError(f"can't write the system {system.name!r} to {path}: {error}") from error
 

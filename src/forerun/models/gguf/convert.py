@@ -29,7 +29,7 @@ from safetensors import SafetensorError
 from transformers import AutoConfig, AutoModelForCausalLM, AutoTokenizer
 from transformers.utils.quantization_config import GgufConfig
 
-from ...errors import InvalidModelFile, UnsupportedModel
+from ...errors import InvalidModelFile, UnsupportedModel, reason_of
 from ..files.cache import cache_folder, is_kept
 from ..files.loading_info import check_sizes
 from ..files.quiet import quiet
@@ -149,9 +149,8 @@ def _unpacked(source: Path, header: Header, dtype: torch.dtype) -> tuple[Any, An
     except (MemoryError, torch.OutOfMemoryError, UnsupportedModel):
         raise
     except Exception as error:
-        reason = str(error).split("\n")[0]
         # its header was read, so it is whole: transformers doesn't know what it holds
-        raise UnsupportedModel(f"{source.name}: {reason or type(error).__name__}") from error
+        raise UnsupportedModel(f"{source.name}: {reason_of(error)}") from error
     if missing := sorted(info["missing_keys"]):
         raise InvalidModelFile(f"{source.name} lacks weights, such as {missing[0]} ({len(missing)} in all)")
     check_sizes(info, source.name)

@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from ...errors import InvalidModelFile, UnsupportedModel
+from ...errors import InvalidModelFile, UnsupportedModel, reason_of
 
 # Rotary frequencies are divided by these: always, in long texts, in short ones.
 ROPE_FACTORS = ("rope_freqs.weight", "rope_factors_long.weight", "rope_factors_short.weight")
@@ -54,9 +54,9 @@ def read_header(file: Path) -> Header:
     except MemoryError:
         raise
     except Exception as error:
-        reason = str(error).split("\n")[0]
         raise InvalidModelFile(
-            f"{file.name} can't be read; it is corrupt or truncated, get it again ({type(error).__name__}: {reason})"
+            f"{file.name} can't be read; it is corrupt or truncated, get it again "
+            f"({type(error).__name__}: {reason_of(error)})"
         ) from error
     header = Header(file.name, architecture, keys, tuple(tensors), factors)
     kind = keys.get("general.type", "model")

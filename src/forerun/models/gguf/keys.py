@@ -12,6 +12,7 @@ from typing import Any
 from transformers.integrations.gguf import GGUF_CONFIG_ARCHS
 
 from ...errors import UnsupportedModel
+from ..packed.limits import head_dim_of
 from .header import ROPE_FACTORS, Header
 from .rope import ROPE_KEYS, settle_rope
 
@@ -162,7 +163,7 @@ def _settle_widths(header: Header, config: Any) -> None:
     own, kind = header.own, config.model_type
     if _known(config, "head_dim") and "attention.key_length" not in own:
         config.head_dim = _implied_width(config)
-    width = getattr(config, "head_dim", None) or _implied_width(config)
+    width = head_dim_of(config)
     if own.get("attention.value_length", width) != width:
         raise header.refuse_own("attention.value_length", f"a {kind} has values as wide as its keys, here {width}")
     scale = own.get("attention.scale") or width**-0.5

@@ -5,6 +5,7 @@ from __future__ import annotations
 import math
 from typing import Any
 
+from ..packed.limits import head_dim_of
 from .header import Header
 
 ROPE_KEYS = frozenset(
@@ -64,7 +65,7 @@ def _with(given: dict[str, Any], base: float | None, scaling: dict[str, Any]) ->
 def _share(header: Header, config: Any) -> dict[str, float]:
     """How much of each head is rotated: all of it unless the file says less."""
     own = header.own
-    width = getattr(config, "head_dim", None) or config.hidden_size // config.num_attention_heads
+    width = head_dim_of(config)
     turned = own.get("rope.dimension_count", width)
     if own.get("rope.dimension_count_swa", turned) != turned:
         raise header.refuse_own("rope.dimension_count_swa", f"a {config.model_type} rotates all layers alike")

@@ -43,9 +43,9 @@ class Linear(ABC):
     def dense(self) -> Tensor:
         """The weights as floats [rows, columns]."""
 
-    @abstractmethod
     def picked(self, rows: Tensor) -> Linear:
-        """Some rows of the matrix, held alike. Not for matrices with a bias."""
+        """Some rows of the matrix, held densely unless its own kind can be cut. Not for matrices with a bias."""
+        return _dense_linear(self.dense()[rows])
 
     @property
     @abstractmethod
@@ -88,9 +88,6 @@ class Plain(Table):
         """In oneDNN's order a product takes a third of the time; a sixth of a small model's step hangs on it."""
         return Reordered(self._weight) if Reordered.applies(self.dtype, self.device) else self
 
-    def picked(self, rows: Tensor) -> Linear:
-        return _dense_linear(self._weight[rows])
-
     @property
     def nbytes(self) -> int:
         return self._weight.nbytes
@@ -120,9 +117,6 @@ class Reordered(Linear):
     def dense(self) -> Tensor:
         weight: Tensor = self._weight.to_dense()
         return weight
-
-    def picked(self, rows: Tensor) -> Linear:
-        return _dense_linear(self.dense()[rows])
 
     @property
     def nbytes(self) -> int:
@@ -206,9 +200,6 @@ class Int4(Linear):
         if not self._known_order:
             raise UnsupportedOption("this CPU packs 4-bit weights in an order that forerun can't undo")
         return self._columns().T[: self.rows]
-
-    def picked(self, rows: Tensor) -> Linear:
-        return _dense_linear(self.dense()[rows])
 
     @property
     def nbytes(self) -> int:

@@ -9,7 +9,7 @@ import torch
 from safetensors import SafetensorError
 from transformers import AutoConfig, AutoModelForCausalLM
 
-from ...errors import ForerunError, InvalidModelFile, ModelNotFound, UnsupportedModel
+from ...errors import ForerunError, InvalidModelFile, ModelNotFound, UnsupportedModel, reason_of
 from ..files.loading_info import check_complete
 from ..files.quiet import quiet
 from .checks import check_quantisation
@@ -71,8 +71,7 @@ def _read(directory: Path, name: Path, dtype: torch.dtype | None, trust_remote_c
 
 
 def _sentence(error: Exception) -> str:
-    """The first line of what transformers says; the second, too, where the first only announces it."""
-    first, *others = [line.strip() for line in str(error).split("\n") if line.strip()] or [type(error).__name__]
-    if "contains custom code" in first:
+    reason = reason_of(error)
+    if "contains custom code" in reason:
         return "it needs code of its own; give trust_remote_code=True (--trust-remote-code) if you trust that code"
-    return f"{first} {others[0]}" if first.endswith(":") and others else first
+    return reason

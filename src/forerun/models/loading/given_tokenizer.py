@@ -10,7 +10,7 @@ import torch
 from tokenizers import Tokenizer
 from transformers import AutoTokenizer, PreTrainedTokenizerFast
 
-from ...errors import ModelNotFound, UnsupportedOption
+from ...errors import ModelNotFound, UnsupportedOption, reason_of
 from ..files.locate import BUNDLED, locate
 from ..files.quiet import quiet
 from ..gguf.convert import converted
@@ -79,8 +79,7 @@ def _read(given: str | Path, trust_remote_code: bool) -> Any:
     except MemoryError:
         raise
     except Exception as error:  # the formats are many, and each reader raises its own
-        reason = str(error).strip().split("\n")[0] or type(error).__name__
-        raise UnsupportedOption(f"no tokenizer can be read from {given}: {reason}") from error
+        raise UnsupportedOption(f"no tokenizer can be read from {given}: {reason_of(error)}") from error
 
 
 def _directory(given: str | Path, path: Path) -> Path | None:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable
+from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Literal, get_args
@@ -11,7 +11,7 @@ from weakref import ref
 import torch
 
 from ...core.identity import Identity, identity_of
-from ...errors import UnsupportedModel, UnsupportedOption
+from ...errors import UnsupportedModel, UnsupportedOption, reason_of
 from ..files.locate import locate
 from ..gguf.convert import converted
 from ..gguf.shards import gguf_in
@@ -23,6 +23,7 @@ from ..lean.weights import check_weights
 from ..packed.runner import HFRunner, Runner
 from .checkpoint import read_checkpoint
 from .checks import check_structure
+from .padding import ids_in
 from .peft_adapter import base_of, has_adapter
 from .self_check import check_logits, own_logits, self_check
 from .tokenizer_files import read_tokenizer
@@ -164,8 +165,7 @@ def device_of(name: str | torch.device | None) -> torch.device | None:
         device = torch.device(name)
         torch.empty(0, device=device)
     except (RuntimeError, AssertionError) as error:
-        reason = str(error).split("\n")[0]
-        raise UnsupportedOption(f"no device {name} here: {reason}") from error
+        raise UnsupportedOption(f"no device {name} here: {reason_of(error)}") from error
     return device
 
 
@@ -247,8 +247,5 @@ def _vocabulary(tokenizer: Any | None) -> dict[str, int] | None:
 
 def _eos_of(model: Any, tokenizer: Any | None) -> frozenset[int]:
     """Every id that ends a text, by the generation config, the config or the tokenizer."""
-    found = [getattr(tokenizer, "eos_token_id", None)]
-    for config in (model.generation_config, model.config.get_text_config()):
-        ids = getattr(config, "eos_token_id", None)
-        found += ids if isinstance(ids, Iterable) else [ids]
-    return frozenset(int(token) for token in found if token is not None)
+    holders = (model.generation_config, model.config.get_text_config(), tokenizer)
+    return frozenset(token for one in holders for token in ids_in(getattr(one, "eos_token_id", None)))

@@ -31,14 +31,14 @@ def padding_of(config: Any, tokenizer: Any | None) -> Padding:
     generate is certain of a pad token that ends no text (5.24, _prepare_attention_mask_for_generation). Without any pad
     token people fill up with the end of sequence, which may be text as well.
     """
-    pad, ends = getattr(config, "pad_token_id", None), _ids(getattr(config, "eos_token_id", None))
+    pad, ends = getattr(config, "pad_token_id", None), ids_in(getattr(config, "eos_token_id", None))
     certain = None if pad is None or pad in ends else int(pad)
-    pads = {*_ids(pad), *_ids(getattr(tokenizer, "pad_token_id", None))}
-    possible = pads or {*ends[:1], *_ids(getattr(tokenizer, "eos_token_id", None))}
+    pads = {*ids_in(pad), *ids_in(getattr(tokenizer, "pad_token_id", None))}
+    possible = pads or {*ends[:1], *ids_in(getattr(tokenizer, "eos_token_id", None))}
     return Padding(certain, frozenset(possible - {certain}))
 
 
-def _ids(value: Any) -> list[int]:
-    if value is None:
-        return []
-    return [int(token) for token in value] if isinstance(value, Iterable) else [int(value)]
+def ids_in(value: Any) -> list[int]:
+    """The token ids that a field of a configuration holds: one, several or none."""
+    several = value if isinstance(value, Iterable) else [value]
+    return [int(token) for token in several if token is not None]

@@ -18,7 +18,7 @@ import torch
 from safetensors import SafetensorError
 from safetensors.torch import load_file
 
-from ...errors import InvalidModelFile, ModelNotFound, UnsupportedModel
+from ...errors import InvalidModelFile, ModelNotFound, UnsupportedModel, reason_of
 from ..files.locate import locate
 from .wrappers import check_adapter
 
@@ -86,5 +86,6 @@ def merged(model: Any, directory: Path) -> Any:
     except (MemoryError, torch.OutOfMemoryError, InvalidModelFile, UnsupportedModel):
         raise
     except (SafetensorError, OSError, ValueError, TypeError, KeyError, RuntimeError, NotImplementedError) as error:
-        reason = " ".join(str(error).split("\n")[:2])
-        raise InvalidModelFile(f"the adapter in {directory} can't be merged into its model: {reason}") from error
+        raise InvalidModelFile(
+            f"the adapter in {directory} can't be merged into its model: {reason_of(error)}"
+        ) from error

@@ -19,7 +19,7 @@ from torch import Tensor
 
 from ...core.forward import Rows
 from ...core.values import ROOT
-from ...errors import UnsupportedModel
+from ...errors import UnsupportedModel, reason_of
 from ..packed.plan import LayerPlan
 from ..packed.request import Request
 from ..packed.runner import HFRunner, Runner
@@ -111,8 +111,7 @@ def _told_as_unsupported(what: str) -> Iterator[None]:
     except UnsupportedModel as error:
         raise UnsupportedModel(f"{what}: {error}") from error
     except Exception as error:
-        reason = str(error).split("\n")[0]
-        raise UnsupportedModel(f"{what}: {type(error).__name__}: {reason}") from error
+        raise UnsupportedModel(f"{what}: {type(error).__name__}: {reason_of(error)}") from error
 
 
 def _packed_logits(runner: Runner, texts: Series[list[int]]) -> list[Tensor]:

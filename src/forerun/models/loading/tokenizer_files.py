@@ -9,7 +9,7 @@ from typing import Any
 
 from transformers import AutoTokenizer
 
-from ...errors import InvalidModelFile, UnsupportedModel
+from ...errors import InvalidModelFile, UnsupportedModel, reason_of
 from ..files.quiet import quiet
 
 TOKENIZER_FILES = (
@@ -66,8 +66,7 @@ def _told(directory: Path, held: list[str], error: Exception) -> UnsupportedMode
         return UnsupportedModel(
             f"{directory / pieces[0]} needs the package sentencepiece to be read: pip install sentencepiece"
         )
-    reason = str(error).split("\n")[0] or type(error).__name__
-    return UnsupportedModel(f"the tokenizer in {directory} can't be read: {reason}")
+    return UnsupportedModel(f"the tokenizer in {directory} can't be read: {reason_of(error)}")
 
 
 def _without_vocabulary(directory: Path, held: list[str]) -> UnsupportedModel:

@@ -10,7 +10,7 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from typing import Any
 
-from ...engine.prompts.questions import joined_parts
+from ...engine.prompts.chat import joined_parts
 from ...errors import UnsupportedOption
 
 KNOWN = (

@@ -16,7 +16,7 @@ from ...engine.prompts.questions import has_chat_template, read_questions
 from ...engine.request import RequestOptions
 from ...errors import UnsupportedOption
 from ...jsonl import Lines
-from .turns import MARK, rendered
+from .turns import MARK, plain_ids, rendered
 
 # Batches of attempts between two writes: the last requests of a wave run in small batches, and a kill loses a wave.
 WAVE = 4
@@ -56,13 +56,13 @@ def user_turn(tokenizer: Any | None) -> tuple[list[int], int]:
         raise UnsupportedOption("prompts are drawn from a chat template, and this model has none; bring a prompts file")
     shown = rendered(tokenizer, [{"role": "user", "content": MARK}])
     before, mark, after = shown.partition(MARK)
-    end = tokenizer(after, add_special_tokens=False).input_ids
+    end = plain_ids(tokenizer, after)
     # a turn that ends with ordinary text could end anywhere in what is written
     if not mark or not end or end[0] not in tokenizer.added_tokens_decoder:
         raise UnsupportedOption(
             "this chat template changes the user's text or ends its turn with no token of its own; bring a prompts file"
         )
-    return tokenizer(before, add_special_tokens=False).input_ids, end[0]
+    return plain_ids(tokenizer, before), end[0]
 
 
 def sample_prompts(
@@ -119,7 +119,7 @@ def _wave(
         "stop_token_ids": (end,),
         "generation_config": False,  # which is meant for the assistant's turns
     }
-    ids = {text: _ids(engine.tokenizer, text) for text in options.openings}
+    ids = {text: plain_ids(engine.tokenizer, text) for text in options.openings}
     begun = [ids[options.openings[number % len(options.openings)]] for number in attempts]
     requests: list[tuple[list[int], RequestOptions]] = [
         (before + opening, {**drawn, "seed": options.seed * 1_000_003 + number})
@@ -130,11 +130,6 @@ def _wave(
             text = _text(engine.tokenizer, [*begun[index], *result.ids[:-1]]).strip()
             if text:
                 yield attempts[index], text
-
-
-def _ids(tokenizer: Any, text: str) -> list[int]:
-    ids: list[int] = tokenizer(text, add_special_tokens=False).input_ids if text else []
-    return ids
 
 
 def _text(tokenizer: Any, ids: list[int]) -> str:

@@ -10,6 +10,7 @@ import re
 from collections.abc import Collection, Mapping, Sequence
 from typing import Any
 
+from ...engine.prompts.chat import template_failure
 from ...errors import UnsupportedOption
 
 MARK = "\u2063forerun\u2063"
@@ -20,8 +21,7 @@ def rendered(tokenizer: Any, messages: Sequence[Mapping[str, Any]], begin_answer
     try:
         return str(tokenizer.apply_chat_template(list(messages), add_generation_prompt=begin_answer, tokenize=False))
     except Exception as error:  # a template is a program of its own, and raises what it likes
-        reason = str(error).strip() or type(error).__name__
-        raise ValueError(f"the chat template can't be applied to these messages: {reason}") from error
+        raise ValueError(template_failure(error)) from error
 
 
 def answered(
@@ -51,7 +51,7 @@ def answered(
     if learnt[-len(rest) :] == rest:
         learnt = learnt[: len(learnt) - len(rest)]
     else:
-        learnt = [*_plain_ids(tokenizer, said), *tail[:place]]
+        learnt = [*plain_ids(tokenizer, said), *tail[:place]]
     return ids, ended(learnt, end)
 
 
@@ -72,17 +72,23 @@ def split_ids(tokenizer: Any, prompt: str, answer: str, special: bool) -> tuple[
     special: with the tokens that the tokenizer adds to a text. The ids are those of the whole text where it begins with the
     prompt's.
     """
-    encoded = encoded_text if special else _plain_ids
+    encoded = encoded_text if special else plain_ids
     ids, whole = encoded(tokenizer, prompt), encoded(tokenizer, prompt + answer)
     if whole[: len(ids)] == ids:
         return ids, whole[len(ids) :]
-    return ids, _plain_ids(tokenizer, answer)
+    return ids, plain_ids(tokenizer, answer)
+
+
+def plain_ids(tokenizer: Any, text: str) -> list[int]:
+    """The ids of a text alone, without what the tokenizer adds to one; none of an empty text."""
+    ids: list[int] = list(tokenizer(text, add_special_tokens=False).input_ids) if text else []
+    return ids
 
 
 def encoded_text(tokenizer: Any, text: str) -> list[int]:
     """The ids of a text; what it begins or ends with itself, the tokenizer doesn't put there a second time."""
     ids: list[int] = list(tokenizer(text).input_ids)
-    own = _plain_ids(tokenizer, text)
+    own = plain_ids(tokenizer, text)
     bos, eos = tokenizer.bos_token_id, tokenizer.eos_token_id
     if bos is not None and own[:1] == [bos] and ids[:2] == [bos, bos] and ids != own:
         ids = ids[1:]
@@ -163,15 +169,10 @@ def _end(tokenizer: Any, after: str, eos: Collection[int]) -> tuple[list[int], i
 
     The first that decoding stops at, or else the first token that is no text.
     """
-    tail = _plain_ids(tokenizer, after)
+    tail = plain_ids(tokenizer, after)
     stops = set(eos) or {tokenizer.eos_token_id}
     for ends in (stops, set(tokenizer.added_tokens_decoder)):
         for place, token in enumerate(tail):
             if token in ends:
                 return tail, place
     return tail, None
-
-
-def _plain_ids(tokenizer: Any, text: str) -> list[int]:
-    ids: list[int] = list(tokenizer(text, add_special_tokens=False).input_ids) if text else []
-    return ids

@@ -148,7 +148,7 @@ class ExitAdapter(nn.Module):
         return angles.cos(), angles.sin()
 
     def named_weights(self) -> dict[str, Tensor]:
-        """Under the names of adapter_file."""
+        """Under the names that an adapter's file has them by."""
         return {_outer(name): value.detach() for name, value in self.state_dict().items()}
 
     def take_weights(self, weights: Mapping[str, Tensor]) -> None:

@@ -10,7 +10,7 @@ Sources: Yan et al., arXiv 2402.01528 (pruned drafts); Ashkboos et al., arXiv 24
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any, final
 
 import torch
@@ -72,9 +72,8 @@ def new_draft(model: Any, cut: Cut, seen: Stirred | None) -> Any:
         weights = _narrowed(weights, cut, config, seen)
     with torch.random.fork_rng(devices=[]):
         draft: Any = AutoModelForCausalLM.from_config(own, dtype=torch.float32)
-    prefix = _prefix(model)
     taken = {
-        f"{prefix}.{place}.{name}": value
+        f"{weights.prefix}.{place}.{name}": value
         for place, layer in enumerate(layers)
         for name, value in weights.layers[layer].items()
     }
@@ -91,28 +90,25 @@ def new_draft(model: Any, cut: Cut, seen: Stirred | None) -> Any:
 @final
 @dataclass(frozen=True, slots=True, eq=False)
 class _Parts:
-    """A model's weights: each layer's by their names in it, and the rest."""
+    """A model's weights: each layer's by their names in it, all layers' list by its own, prefix, and the rest."""
 
+    prefix: str
     layers: tuple[Mapping[str, Tensor], ...]
     rest: Mapping[str, Tensor]
 
 
-def _prefix(model: Any) -> str:
-    layers = decoder_layers(model)
-    return str(next(name for name, module in model.named_modules() if module is layers))
-
-
 def _parts(model: Any) -> _Parts:
-    prefix, state = _prefix(model), model.state_dict()
-    layers: list[dict[str, Tensor]] = [{} for _ in decoder_layers(model)]
+    blocks = decoder_layers(model)
+    prefix = str(next(name for name, module in model.named_modules() if module is blocks))
+    layers: list[dict[str, Tensor]] = [{} for _ in blocks]
     rest: dict[str, Tensor] = {}
-    for name, value in state.items():
+    for name, value in model.state_dict().items():
         if name.startswith(f"{prefix}."):
             index, _, inner = name.removeprefix(f"{prefix}.").partition(".")
             layers[int(index)][inner] = value.float()
         else:
             rest[name] = value.float()
-    return _Parts(tuple(layers), rest)
+    return _Parts(prefix, tuple(layers), rest)
 
 
 def _narrowed(weights: _Parts, cut: Cut, config: Any, seen: Stirred) -> _Parts:
@@ -124,11 +120,12 @@ def _narrowed(weights: _Parts, cut: Cut, config: Any, seen: Stirred) -> _Parts:
         neurons = _strongest(seen.neurons[layer], shape.mlp)
         kept[layer] = _Layer(weights.layers[layer], groups, neurons, len(seen.groups[layer]), basis).cut()
     if basis is None:
-        return _Parts(tuple(kept), weights.rest)
+        return replace(weights, layers=tuple(kept))
     rest = dict(weights.rest)
     embeddings, norm = rest["model.embed_tokens.weight"], rest["model.norm.weight"]
     head = rest.get("lm_head.weight", embeddings)
     return _Parts(
+        weights.prefix,
         tuple(kept),
         {
             "model.embed_tokens.weight": embeddings @ basis,

@@ -70,10 +70,8 @@ class MatchRate:
             batch.add(index, _matches(target, answer, plan))
         right: list[bool] = []
         try:
-            for event in batch.run():
-                if event.error is not None:
-                    raise event.error
-                right += event.value or []
+            for _, value in batch.values():
+                right += value
         finally:
             batch.close()
         return sum(right) / len(right)
