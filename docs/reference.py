@@ -37,7 +37,7 @@ def methods(kind: str) -> str:
 def _method(one: Mapping[str, Any]) -> str:
     rows = [(f"`{option['name']}`", option["type"], _default(option)) for option in one["options"]]
     options = table(("option", "type", "default"), rows) if rows else "No options."
-    return f"## {one['name']}\n\n{_prose(one['summary'])}\n\nSource: {linked(one['source'])}\n\n{options}"
+    return f"## {one['name']}\n\n{plain(one['summary'])}\n\nSource: {linked(one['source'])}\n\n{options}"
 
 
 def _default(option: Mapping[str, Any]) -> str:
@@ -70,14 +70,14 @@ def _command(name: str, command: Any) -> str:
         if not one.hidden:
             panels.setdefault(one.rich_help_panel or PANELS[one.param_type_name], []).append(_parameter(one, context))
     tables = [table((panel, "what it does", "default"), rows) for panel, rows in panels.items()]
-    return "\n\n".join([f"## {name}", _prose(command.help), f"```\n{usage}\n```", *tables])
+    return "\n\n".join([f"## {name}", plain(command.help), f"```\n{usage}\n```", *tables])
 
 
 def _parameter(one: Any, context: Any) -> tuple[str, ...]:
     written = one.name if one.param_type_name == "argument" else " ".join((*one.opts, *one.secondary_opts))
     kind = "" if vars(one).get("is_flag") else f" {one.display_type(context)}"
     default = "needed" if one.required else _shown(one)
-    return f"`{written}{kind}`", _prose(one.help), default
+    return f"`{written}{kind}`", plain(one.help), default
 
 
 def _shown(one: Any) -> str:
@@ -89,7 +89,7 @@ def _shown(one: Any) -> str:
     return f"`{one.default}`" if one.show_default and one.default not in (None, "", False, (), []) else ""
 
 
-def _prose(text: str | None) -> str:
+def plain(text: str | None) -> str:
     """Help as Markdown: what it writes in brackets or with stars stays as it is."""
     return re.sub(r"([<>*_\[\]|])", r"\\\1", " ".join((text or "").replace("\b", "").split()))
 

@@ -1,11 +1,11 @@
 """What forerun raises.
 
-    ForerunError
-     +- UnsupportedModel (also ValueError)   the model keeps state or uses attention that forerun can't run exactly
-     +- UnsupportedOption (also ValueError)  an option, or a combination, that would have to be ignored or guessed
-     +- ModelNotFound (also ValueError)      no such file, directory, hub name or bundled model
-     +- InvalidModelFile (also ValueError)   a model's file that is corrupt or truncated
-     +- InvalidLogits (also ValueError)      a row of logits that is no law: NaN, or nothing allowed
+ForerunError
+ +- UnsupportedModel (also ValueError)   the model keeps state or uses attention that forerun can't run exactly
+ +- UnsupportedOption (also ValueError)  an option, or a combination, that would have to be ignored or guessed
+ +- ModelNotFound (also ValueError)      no such file, directory, hub name or bundled model
+ +- InvalidModelFile (also ValueError)   a model's file that is corrupt or truncated
+ +- InvalidLogits (also ValueError)      a row of logits that is no law: NaN, or nothing allowed
 """
 
 from __future__ import annotations
