@@ -15,9 +15,7 @@ import yaml
 
 import forerun
 from forerun.cli.app import app
-from forerun.drafters.base import DRAFTERS
 from forerun.errors import ForerunError
-from forerun.policies.base import POLICIES
 
 ROOT = Path(__file__).parents[1]
 DOCS = ROOT / "docs"
@@ -25,7 +23,7 @@ DOCS = ROOT / "docs"
 CONFIG: dict[str, Any] = yaml.load((ROOT / "mkdocs.yml").read_text(encoding="utf-8"), Loader=yaml.BaseLoader)
 PAGES = sorted(DOCS.rglob("*.md"))
 SHOWN = {name for page in PAGES for name in re.findall(r"^::: (\S+)$", page.read_text(encoding="utf-8"), flags=re.M)}
-METHODS = [("drafters", DRAFTERS), ("policies", POLICIES)]
+METHODS = [("drafters", forerun.DRAFTERS), ("policies", forerun.POLICIES)]
 
 
 def loaded(path: Path) -> Any:
