@@ -13,10 +13,12 @@ from contextlib import redirect_stdout
 from typing import Any
 
 import typer
+from typer.core import TyperGroup
 
 from forerun.cli import run
 from forerun.cli.app import app
 
+ROOT = typer.main.get_command(app)
 PLACE = re.compile(r"<!-- made here: (.+?) -->")
 PANELS = {"argument": "Arguments", "option": "Options"}
 ARXIV = re.compile(r"(?:arXiv )?\b(\d{4}\.\d{5})\b")
@@ -48,18 +50,19 @@ def _default(option: Mapping[str, Any]) -> str:
 
 def commands() -> str:
     """A section for each command that runs something, from its own help."""
-    return "\n\n".join(_command(name, one) for name, one in leaves("forerun", typer.main.get_command(app)))
+    return "\n\n".join(_command(name, one) for name, one in leaves("forerun", ROOT))
 
 
 def leaves(name: str, command: Any) -> Iterator[tuple[str, Any]]:
     """The commands that run something with their whole names, those under a common name included."""
-    group = isinstance(command, typer.core.TyperGroup)
-    if not group or (command.invoke_without_command and command.name):
-        yield name, command
+    context = command.make_context(name, [], resilient_parsing=True)
+    found = context.command
+    group = isinstance(found, TyperGroup)
+    if not group or (found.invoke_without_command and command is not ROOT):
+        yield name, found
     if group:
-        context = typer.Context(command)
-        for inner in command.list_commands(context):
-            yield from leaves(f"{name} {inner}", command.get_command(context, inner))
+        for inner in found.list_commands(context):
+            yield from leaves(f"{name} {inner}", found.get_command(context, inner))
 
 
 def _command(name: str, command: Any) -> str:
