@@ -93,8 +93,9 @@ def _shown(one: Any) -> str:
 
 
 def plain(text: str | None) -> str:
-    """Help as Markdown: what it writes in brackets or with stars stays as it is."""
-    return re.sub(r"([<>*_\[\]|])", r"\\\1", " ".join((text or "").replace("\b", "").split()))
+    """Help as Markdown: what it writes in brackets or with stars stays as it is, and code stays code."""
+    words = " ".join((text or "").replace("\b", "").split())
+    return re.sub(r"`[^`]*`|[<>*_\[\]|]", lambda found: found[0] if len(found[0]) > 1 else f"\\{found[0]}", words)
 
 
 def linked(source: str) -> str:

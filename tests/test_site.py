@@ -154,4 +154,5 @@ def test_papers_are_links() -> None:
 
 def test_help_is_no_markup() -> None:
     assert reference.plain("a * b_c <d> [e] | f\n  g") == r"a \* b\_c \<d\> \[e\] \| f g"
+    assert reference.plain("see `a_b <c>` for d_e") == r"see `a_b <c>` for d\_e"
     assert reference.plain(None) == ""
