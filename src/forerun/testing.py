@@ -147,7 +147,7 @@ def save_tiny(path: str | Path, family: str = "llama", seed: int = 0, chat: bool
 def tiny_adapter(
     model: Any, exit_layer: int, inputs: str, depth: int = 1, seed: int = 0, tokenizer: Any | None = None
 ) -> AdapterFile:
-    """An exit adapter of a tiny Llama: copies of its last layer behind a random way to fuse what it reads."""
+    """An exit adapter of a tiny Llama: copies of its last layer after a random way to fuse what it reads."""
     config = model.config
     width, last = config.hidden_size, f"model.layers.{config.num_hidden_layers - 1}."
     shape = AdapterShape(

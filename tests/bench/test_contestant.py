@@ -22,7 +22,7 @@ def test_a_method_answers_what_the_engine_generates(engine: forerun.Engine) -> N
         assert ours(engine, drafter).answer(PROMPT, 12).ids == result.ids
 
 
-def test_a_sample_counts_the_tokens_behind_the_first(engine: forerun.Engine) -> None:
+def test_a_sample_counts_the_tokens_after_the_first(engine: forerun.Engine) -> None:
     sample = ours(engine).answer(PROMPT, 12)
     assert (sample.first_tokens, sample.decoded) == (1, 11)
     assert sample.tokens_per_second == pytest.approx(11 / sample.decode_seconds)

@@ -50,7 +50,7 @@ def test_every_known_peer_has_its_worker_file() -> None:
     assert all((WORKERS / file).is_file() for file in KNOWN.values())
 
 
-def test_modes_of_a_peer_are_chosen_behind_a_colon() -> None:
+def test_modes_of_a_peer_are_chosen_after_a_colon() -> None:
     assert peer_choice("transformers:lookup+early_exit").modes == ("lookup", "early_exit")
 
 

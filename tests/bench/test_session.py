@@ -93,7 +93,7 @@ def test_peers_answer_the_same_prompts(engine: forerun.Engine, items: list[Item]
 
 
 def test_peers_stop_at_the_models_own_end_of_sequence(engine: forerun.Engine, items: list[Item]) -> None:
-    """The echo repeats the prompt, whose template holds the end of sequence behind the user's text."""
+    """The echo repeats the prompt, whose template holds the end of sequence after the user's text."""
     whole = Session(engine, read_entrants([]), items, [peer_choice(f"{ECHO}:plain")], SETTINGS, max_new_tokens=60)
     ended = whole.run()["samples"]["echo_worker:plain"][0]
     assert ended["decoded"] + 1 == ended["prompt_tokens"] - 1

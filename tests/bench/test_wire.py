@@ -34,7 +34,7 @@ def test_what_comes_with_the_first_token_is_not_decoded() -> None:
     assert watch.answer()["first_tokens"] == 2
 
 
-def test_an_answer_is_cut_behind_the_end_of_sequence() -> None:
+def test_an_answer_is_cut_after_the_end_of_sequence() -> None:
     watch = Stopwatch(10, (7,))
     assert watch.emit([1, 7, 2])
     assert watch.answer()["ids"] == [1, 7]
@@ -46,7 +46,7 @@ def test_an_answer_is_cut_at_the_limit() -> None:
     assert watch.answer()["ids"] == [1, 2, 3]
 
 
-def test_nothing_is_taken_behind_a_complete_answer() -> None:
+def test_nothing_is_taken_after_a_complete_answer() -> None:
     watch = Stopwatch(1, ())
     watch.emit([1])
     before = watch.answer()

@@ -118,7 +118,7 @@ def test_extend_stops_where_the_room_ends() -> None:
     assert request.extend([7]) == ()
 
 
-def test_extend_stops_behind_the_first_end_of_sequence() -> None:
+def test_extend_stops_after_the_first_end_of_sequence() -> None:
     request = context([1], eos=frozenset({8, 9}))
     assert request.extend([4, 9, 8]) == (4, 9)
     assert request.finish_reason == "stop"

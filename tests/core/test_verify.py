@@ -18,7 +18,7 @@ def chosen(tokens: Sequence[int], parents: Sequence[int] | None = None) -> Draft
 
 
 def greedily(draft: Draft, best: Sequence[int]) -> Verdict:
-    """The verdict where the target's choice behind row i is best[i]."""
+    """The verdict where the target's choice after row i is best[i]."""
     return verify(draft, lambda row, drafted: PointMass(best[row]), Seeded(0), 10)
 
 

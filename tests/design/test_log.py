@@ -29,7 +29,7 @@ def entry(prompt: Sequence[int] = (1, 2, 3), answer: Sequence[int] = (4, 5, 6), 
     return {"prompt_ids": list(prompt), "answer_ids": list(answer), **more}
 
 
-def test_answers_are_read_behind_their_prompts(tmp_path: Path) -> None:
+def test_answers_are_read_after_their_prompts(tmp_path: Path) -> None:
     log = read_log(written(tmp_path / "log", entry(), entry((7, 8, 9, 10), (11, 12))), TARGET, 10)
     assert log == [Logged((1, 2, 3, 4, 5, 6), 3), Logged((7, 8, 9, 10, 11, 12), 4)]
     assert log[0].answer == (4, 5, 6)

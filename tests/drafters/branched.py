@@ -17,7 +17,7 @@ GREEDY = Sampling()
 def drafted(
     engine: Engine, levels: int, sampling: Sampling = GREEDY, ids: Sequence[int] = IDS, **more: Any
 ) -> list[Step]:
-    """The first levels of a draft behind these tokens, the last of which is pending."""
+    """The first levels of a draft after these tokens, the last of which is pending."""
 
     async def steps() -> AsyncGenerator[list[Step]]:
         with engine.lent(ids) as (sequence, drafter):

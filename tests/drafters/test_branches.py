@@ -71,7 +71,7 @@ def pair() -> tuple[Twice, Inner]:
 
 
 def counts(drafter: Twice) -> list[list[int]]:
-    """The rows of its forwards, looked at behind every step and at the end."""
+    """The rows of its forwards, looked at after every step and at the end."""
 
     async def steps() -> AsyncGenerator[list[int]]:
         async for _ in drafter.draft(Context(list(IDS), Seeded(0))):

@@ -53,18 +53,18 @@ def test_without_merging_and_thresholds_it_is_the_plain_tree(sampling: Sampling)
         torch.testing.assert_close(step.hidden, same.hidden)
 
 
-def test_merged_nodes_are_unrolled_with_all_that_is_drafted_behind_them() -> None:
+def test_merged_nodes_are_unrolled_with_all_that_is_drafted_after_them() -> None:
     draft = Draft.of(drafted(made(m=0, **WIDE), 4))
     assert draft.effort.merged > 0
     assert len(set(paths(draft))) == len(draft)
-    behind: dict[int, set[frozenset[int]]] = {}
+    followers: dict[int, set[frozenset[int]]] = {}
     depths = [len(path) for path in paths(draft)]
     for node, token in enumerate(draft.tokens):
         if depths[node] < 3:
             children = {draft.tokens[i] for i, parent in enumerate(draft.parents) if parent == node}
-            behind.setdefault(token, set()).add(frozenset(children))
+            followers.setdefault(token, set()).add(frozenset(children))
     # the first two levels of this draft hold a word once, so its copies have its children
-    assert any(len(sets) < draft.tokens.count(token) for token, sets in behind.items())
+    assert any(len(sets) < draft.tokens.count(token) for token, sets in followers.items())
 
 
 def test_children_of_a_node_are_different_tokens() -> None:
@@ -121,7 +121,7 @@ def test_unlikely_siblings_are_left_out() -> None:
     assert drafted(made(m=-1, **{**WIDE, "sibling": 1.0}), 1)[0].tokens == best.tokens[:1]
 
 
-def test_nothing_is_drafted_behind_an_unlikely_token() -> None:
+def test_nothing_is_drafted_after_an_unlikely_token() -> None:
     best = drafted(made(m=-1, **WIDE), 1)[0]
     assert best.logits is not None
     shares = best.logits[0].softmax(-1)[list(best.tokens)]

@@ -142,7 +142,7 @@ def test_a_part_of_the_vocabulary_is_another_drafter(tmp_path: Path) -> None:
     assert again.pair == built.using("self", drafter_options=asked[1]).pair
 
 
-def test_who_drafts_behind_a_lookup_is_who_drafts_alone(model: Any, adapters: dict[str, str]) -> None:
+def test_who_drafts_after_a_lookup_is_who_drafts_alone(model: Any, adapters: dict[str, str]) -> None:
     both = engine(model, adapters, "hybrid", {"then": "self", "exit_layer": 2})
 
     assert both.pair.drafter == engine(model, adapters, "self", {"exit_layer": 2}).pair.drafter

@@ -37,7 +37,7 @@ def parts(pool: Pool) -> Parts:
 
 
 def drafted(pool: Pool, number: int, sampling: Sampling = GREEDY, **options: Any) -> list[Any]:
-    """Steps behind a prefilled prompt, whose last token is pending."""
+    """Steps after a prefilled prompt, whose last token is pending."""
     sequence = pool.take()
     drafter = build(parts(pool), **options)(sequence)
 
@@ -117,5 +117,5 @@ def test_an_exit_and_skipped_layers_together_are_refused(pool: Pool) -> None:
 
 def test_a_model_whose_layers_can_not_be_skipped_is_refused() -> None:
     post_norm = Pool(HFRunner(tiny_model("opt", do_layer_norm_before=False)))
-    with pytest.raises(UnsupportedModel, match="normalise behind their residual additions"):
+    with pytest.raises(UnsupportedModel, match="normalise after their residual additions"):
         build(parts(post_norm), exit_layer=2)

@@ -168,7 +168,7 @@ def test_the_tree_ends_where_the_draft_models_context_does() -> None:
 def test_a_branch_has_the_rows_that_a_chain_of_its_tokens_has(
     of: str, options: dict[str, Any], sampling: Sampling, adapters: dict[str, str]
 ) -> None:
-    """Whatever stands beside it: the rows of each branch are those behind its own tokens alone."""
+    """Whatever stands beside it: the rows of each branch are those after its own tokens alone."""
     given = {name: adapters[value] if name == "adapter" else value for name, value in options.items()}
     engine = tree(of, **given, **WIDE)
     last = drafted(engine, 3, sampling)[-1]
@@ -183,9 +183,9 @@ def test_a_branch_has_the_rows_that_a_chain_of_its_tokens_has(
                 inner = vars(drafter)["inner"]
                 await inner.begin(Context(list(IDS), Seeded(0), sampling))
                 for node, token in enumerate(path):
-                    behind = await inner.extend([token], [node - 1])
-                assert behind is not None
-                yield behind.logits[-1]
+                    children = await inner.extend([token], [node - 1])
+                assert children is not None
+                yield children.logits[-1]
 
         torch.testing.assert_close(last.logits[i], next(drive(rows())), atol=1e-4, rtol=1e-4)
 

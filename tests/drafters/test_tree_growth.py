@@ -118,5 +118,5 @@ def test_a_token_of_probability_zero_is_no_child() -> None:
 @pytest.mark.parametrize(
     ("worth", "node", "fine"), [(0.5, 0, True), (0.49, 0, False), (0.5, 1, False), (0.6, 1, True), (1.0, 2, False)]
 )
-def test_a_node_may_be_had_at_its_price_and_none_behind_the_last(worth: float, node: int, fine: bool) -> None:
+def test_a_node_may_be_had_at_its_price_and_none_after_the_last(worth: float, node: int, fine: bool) -> None:
     assert affordable(worth, node, (0.5, 0.6)) == fine

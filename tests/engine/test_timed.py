@@ -19,7 +19,7 @@ def test_the_answer_is_generates_own(engine: forerun.Engine) -> None:
     assert seconds > 0
 
 
-def test_the_clock_starts_behind_the_first_token(engine: forerun.Engine, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_the_clock_starts_after_the_first_token(engine: forerun.Engine, monkeypatch: pytest.MonkeyPatch) -> None:
     pieces = 0
     stream = forerun.Engine.stream
 

@@ -49,7 +49,7 @@ def ahead(table: Table) -> Callable[[TableSequence], Drafter]:
     return lambda target: AheadDraft(target, Shelf(table), 2)  # type: ignore[arg-type]
 
 
-def behind_an_exit(table: Table) -> Callable[[TableSequence], Drafter]:
+def after_an_exit(table: Table) -> Callable[[TableSequence], Drafter]:
     return lambda target: ExitDraft(target, Shelf(table), 1)  # type: ignore[arg-type]
 
 
@@ -164,7 +164,7 @@ class Never(LengthPolicy):
 
 @final
 class Learnt(LengthPolicy):
-    """Keeps the token that it stops behind; what makes it stop moves with what earlier rounds drafted and lost."""
+    """Keeps the token that it stops after; what makes it stop moves with what earlier rounds drafted and lost."""
 
     def __init__(self) -> None:
         self.bar = Fraction(1, 3)
@@ -182,7 +182,7 @@ class Learnt(LengthPolicy):
 
 @final
 class SkipsAfterZero(LengthPolicy):
-    """Drafts nothing in the round behind one whose last drafted token was 0."""
+    """Drafts nothing in the round after one whose last drafted token was 0."""
 
     def __init__(self, depth: int = 2) -> None:
         self.depth = depth

@@ -88,7 +88,7 @@ def test_packed_logits_equal_the_models_own_beside_a_longer_neighbour(family: st
 
 
 @pytest.mark.parametrize("family", [*FAMILIES, *OTHERS])
-def test_rows_behind_a_cached_prefix_equal_the_models_own(family: str) -> None:
+def test_rows_after_a_cached_prefix_equal_the_models_own(family: str) -> None:
     model = family_model(family)
     sequence = Sequence(open_model(model).runner)
     ids = text(40)

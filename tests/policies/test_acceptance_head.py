@@ -35,7 +35,7 @@ def step(accepted: float | None) -> Step:
 
 
 def stops(policy: Any, accepted: Sequence[float | None]) -> list[bool]:
-    """Asked before and behind each step of a draft."""
+    """Asked before and after each step of a draft."""
     steps: list[Step] = []
     asked = [policy.should_stop(steps)]
     for one in accepted:
@@ -45,7 +45,7 @@ def stops(policy: Any, accepted: Sequence[float | None]) -> list[bool]:
 
 
 def test_it_stops_when_a_rejection_is_likelier_than_h(head: str) -> None:
-    # behind the third and the fourth: 1 - 0.9 x 0.8 = 0.28, 1 - 0.9 x 0.8 x 0.7 = 0.496
+    # after the third and the fourth: 1 - 0.9 x 0.8 = 0.28, 1 - 0.9 x 0.8 x 0.7 = 0.496
     assert stops(build(head=head)(), [0.1, 0.9, 0.8, 0.7]) == [False, False, False, False, True]
     assert stops(build(head=head, h=0.2)(), [0.1, 0.9, 0.8]) == [False, False, False, True]
     assert stops(build(head=head, h=0.5)(), [0.1, 0.9, 0.8, 0.7]) == [False] * 5

@@ -63,7 +63,7 @@ def test_worth_is_the_best_of_all_plans_where_none_pays() -> None:
     assert worth(0.5, [0.8, 0.8, 0.0], 2.0, 0.1, lambda rows: 1.0 + 0.2 * (rows > 3), length=2) == pytest.approx(-0.08)
 
 
-def test_tokens_behind_one_that_is_not_worth_its_own_draft_step_are_not_looked_at() -> None:
+def test_tokens_after_one_that_is_not_worth_its_own_draft_step_are_not_looked_at() -> None:
     def ahead() -> Iterator[float]:
         yield 0.2
         raise AssertionError("0.5 x 0.2 tokens for 2 x 0.3")
@@ -120,7 +120,7 @@ def test_trying_a_hopeless_drafter_costs_next_to_nothing() -> None:
     assert 0.2 * SHARE < lost / len(made[300:]) < 2 * SHARE
 
 
-def test_the_first_draft_behind_a_pause_does_not_tell_what_a_step_costs() -> None:
+def test_the_first_draft_after_a_pause_does_not_tell_what_a_step_costs() -> None:
     """It reads the prompt: a second, where a step takes a hundredth."""
     policy = build()()
     for seconds in (1.0, 0.01, 0.01):

@@ -49,7 +49,7 @@ def test_what_follows_a_sure_token_is_surer() -> None:
     assert outlook.ahead(computed(0.95))[0].probability > outlook.ahead(computed(0.3))[0].probability + 0.3
 
 
-def test_tokens_behind_the_next_one_are_taken_for_typical() -> None:
+def test_tokens_after_the_next_one_are_taken_for_typical() -> None:
     outlook = Outlook(taught([(computed(0.9, 0.9, 0.9), 3)] * 40 + [(computed(0.2, 0.9), 1)] * 20))
     assert outlook.ahead(computed(0.95))[1].mean == outlook.ahead(computed(0.1))[1].mean
 
@@ -89,6 +89,6 @@ def test_a_hard_request_is_told_from_the_others_and_forgotten_in_the_next() -> N
     assert hard.acceptance(computed(0.8)[0]) > told + 0.1
 
 
-def test_tokens_behind_a_rejected_one_teach_nothing() -> None:
+def test_tokens_after_a_rejected_one_teach_nothing() -> None:
     once, more = taught([(computed(0.8), 0)]), taught([(computed(0.8, 0.9, 0.1), 0)])
     assert Outlook(once).acceptance(computed(0.6)[0]) == Outlook(more).acceptance(computed(0.6)[0])

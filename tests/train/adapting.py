@@ -113,7 +113,7 @@ def adapter_of(learning: Training) -> ExitAdapter:
 
 
 class Killed(BaseException):
-    """Nothing is cleaned up behind it, as behind a kill."""
+    """Nothing is cleaned up after it, as after a kill."""
 
 
 def killed_at(step: int, start: Callable[[Callable[[Progress], None]], Any], monkeypatch: pytest.MonkeyPatch) -> None:

@@ -12,7 +12,7 @@ from forerun.tune.branching import grown, prices_of
 from forerun.tune.candidates import BRANCHED, Way, branched_ways, exit_ways
 
 EXIT = exit_ways(4)[0]
-# behind the pending token 5 is likely, 6 less so; behind the answer's first token 7 and 8 are equally likely
+# after the pending token 5 is likely, 6 less so; after the answer's first token 7 and 8 are equally likely
 RANKINGS = [[(5, 0.6), (6, 0.3), (9, 0.1)], [(7, 0.5), (8, 0.5)], [(4, 1.0)]]
 FREE = (0.0,) * 30
 
@@ -50,7 +50,7 @@ def test_a_level_whose_children_are_all_too_dear_is_a_forward_in_vain() -> None:
     assert draft.left == (1,)
 
 
-def test_a_graph_drops_unlikely_siblings_and_does_not_go_on_behind_unlikely_tokens() -> None:
+def test_a_graph_drops_unlikely_siblings_and_does_not_go_on_after_unlikely_tokens() -> None:
     draft = grown(RANKINGS, (5, 7, 4), way_of("graph", sibling=0.5, leaf=0.4), FREE)
 
     assert [level.tokens for level in draft.levels] == [(5, 6), (7, 8), (4, 4)], "6 is below leaf"

@@ -24,7 +24,7 @@ def _cache(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path / "cache"))
 
 
-def test_forwards_are_timed_by_rows_behind_a_prompt(plain: forerun.Engine) -> None:
+def test_forwards_are_timed_by_rows_after_a_prompt(plain: forerun.Engine) -> None:
     cost = ThisMachine().verify_cost(plain, 20)
 
     assert (cost.rows, cost.prefixes, cost.plan) == (ROWS, (20,), "full")
@@ -55,7 +55,7 @@ def test_a_probe_drafts_a_few_tokens_a_round(plain: forerun.Engine, monkeypatch:
     assert used == [{"policy_options": {"k": PROBED_LENGTH}}]
 
 
-def test_an_answer_is_timed_behind_its_first_token(plain: forerun.Engine) -> None:
+def test_an_answer_is_timed_after_its_first_token(plain: forerun.Engine) -> None:
     sample = ThisMachine().answer(plain.using("self", drafter_options={"exit_layer": 3}), "exit 3", IDS, 9)
 
     assert sample.decoded == 8

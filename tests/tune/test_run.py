@@ -71,7 +71,7 @@ def test_the_winner_is_judged_on_prompts_that_it_was_not_tuned_on(on: forerun.En
     tuned_on, held_out = split(PROMPTS, 0)
     tuned(on, tmp_path, Watching(CHEAP), told=told_of, chosen=Chosen(("exit",)))
 
-    # the first heat on held-out prompts is told behind it
+    # the first heat on held-out prompts is told after it
     assert seen["trial"] <= {tuple(ids) for ids in [*tuned_on, held_out[0]]}
     assert seen["held-out"] <= {tuple(ids) for ids in held_out}
     assert seen["held-out"]
@@ -181,7 +181,7 @@ def test_a_long_budget_is_kept(on: forerun.Engine, tmp_path: Path) -> None:
 
     outcome = tuned(on, tmp_path, machine, budget=150.0)
 
-    # a heat under way may end behind it
+    # a heat under way may end after it
     assert outcome.spent <= 150 + len(outcome.trials.candidates)
 
 
@@ -197,13 +197,13 @@ def test_with_skip_sets_the_damages_and_the_search_are_kept(on: forerun.Engine, 
 
 def test_a_model_whose_sublayers_cannot_be_left_out_is_tuned_without(tmp_path: Path) -> None:
     refusing = forerun.load(tiny_model("llama"))
-    refusing.runner.refuse_plans("its norms come behind")
+    refusing.runner.refuse_plans("its norms come after")
 
     outcome = tuned(refusing, tmp_path, Scripted(), chosen=Chosen(("lookup", "exit", "skip")))
 
-    assert "its norms come behind" in outcome.sets.reason
+    assert "its norms come after" in outcome.sets.reason
     assert {one.way.method for one in outcome.screened} == {"lookup"}
-    assert "its norms come behind" in outcome.impossible["exit 1"]
+    assert "its norms come after" in outcome.impossible["exit 1"]
 
 
 def test_without_anything_to_try_off_wins(on: forerun.Engine, tmp_path: Path) -> None:

@@ -123,7 +123,7 @@ def test_a_drafter_without_rows_says_so() -> None:
 
 
 def screened(said: list[int], step_ms: float, way: Way = EXIT) -> Screened:
-    """Of one answer of tokens 0 to 12, its first known; said are the guesses behind it."""
+    """Of one answer of tokens 0 to 12, its first known; said are the guesses after it."""
     answers = [Recorded((9, 9, 9, *range(13)), 3)]
     read = {"said": [[0, *said]], "confidence": [[1.0] * 13]}
     return Screen(answers, TARGET).screened(way, places_of_read(read, answers), step_ms)
@@ -132,7 +132,7 @@ def screened(said: list[int], step_ms: float, way: Way = EXIT) -> Screened:
 def test_free_and_right_guesses_cost_wide_forwards_only() -> None:
     found = screened(list(range(1, 13)), 0.0)
 
-    # 12 tokens behind the first: eleven guesses and one of the target's own in a round of 12 rows
+    # 12 tokens after the first: eleven guesses and one of the target's own in a round of 12 rows
     assert found.speedup == pytest.approx(12 * 10 / TARGET.ms(12))
     assert (found.match_rate, found.found, found.draft_cost) == (1.0, 1.0, 0.0)
 

@@ -1,6 +1,6 @@
 """One question, answered once, with its time.
 
-Tokens a second are the decoded tokens over the time behind the first token, so a prompt's length does not count. Every
+Tokens a second are the decoded tokens over the time after the first token, so a prompt's length does not count. Every
 run begins with nothing kept from the run before: a draft model's reading of the prompt counts each time.
 """
 
@@ -18,7 +18,7 @@ from ..engine.timed import timed_answer
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Run:
-    """The answers to a question's turns; decoded counts their tokens behind the first of each, in `seconds`."""
+    """The answers to a question's turns; decoded counts their tokens after the first of each, in `seconds`."""
 
     answers: tuple[Result, ...]
     seconds: float
@@ -33,7 +33,7 @@ class Run:
 
 
 def run_question(engine: Engine, question: Question, options: Mapping[str, Any], chat: bool) -> Run:
-    """Answer the question's turns, each behind the answers to the ones before."""
+    """Answer the question's turns, each after the answers to the ones before."""
     engine.forget()
     answers: list[Result] = []
     seconds = 0.0

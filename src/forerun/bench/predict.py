@@ -1,6 +1,6 @@
 """The predicted speed-up beside the measured one: what the same acceptance would give if only forwards took time.
 
-The verification's cost is the calibrated curve's, behind a prefix of the prompts' mean length; a drafted token's is the
+The verification's cost is the calibrated curve's, after a prefix of the prompts' mean length; a drafted token's is the
 drafting time that was measured. Where the measured speed-up is lower, time goes into what is no forward.
 """
 

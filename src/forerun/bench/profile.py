@@ -61,7 +61,7 @@ def profile_of(side: Side) -> Profile:
     """The profile of all of a side's runs. Raises ValueError where no round was run."""
     stats = side.stats
     if not stats.rounds:
-        raise ValueError("nothing was decoded behind the first token, so there is no round to profile")
+        raise ValueError("nothing was decoded after the first token, so there is no round to profile")
     seconds = sum(run.seconds for runs in side.repeats for run in runs)
     decide = stats.verify_seconds - stats.forward_seconds - stats.keep_seconds
     known = stats.draft_forward_seconds + stats.verify_seconds

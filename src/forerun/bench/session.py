@@ -19,7 +19,7 @@ from .race import run_race
 from .report import report_of
 from .suite import Item
 
-# room behind the longest answer, where speculating peers put drafts that are thrown away
+# room after the longest answer, where speculating peers put drafts that are thrown away
 CONTEXT_SLACK = 64
 
 

@@ -1,6 +1,6 @@
-"""The process behind another engine: requests go to its standard input, replies come from its standard output.
+"""The process that runs another engine: requests go to its standard input, replies come from its standard output.
 
-It runs in a group of its own, so that nothing of it stays behind.
+It runs in a group of its own, so that all of it can be ended.
 """
 
 from __future__ import annotations

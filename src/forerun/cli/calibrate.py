@@ -85,7 +85,7 @@ def curves(costs: Costs) -> tuple[tuple[str, ...], list[tuple[str, ...]]]:
 
 
 def break_even(costs: Costs) -> tuple[tuple[str, ...], list[tuple[str, ...]]]:
-    """k c + t(k + 1) / t(1) for several k: behind the short prefix, by way of drafting."""
+    """k c + t(k + 1) / t(1) for several k: after the short prefix, by way of drafting."""
     target = costs.target
     ways = [("without a forward (lookup)", 0.0), *((label(c), draft_ratio(target, c)) for c in costs.costs[1:])]
     rows = [

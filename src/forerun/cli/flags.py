@@ -27,7 +27,7 @@ REQUEST = {
     "no_repeat_ngram": "Write no n-gram of this size twice (0: off).",
     "seed": "The same seed gives the same text.",
     "stop": "End before this text; may be given several times.",
-    "ignore_eos": "Go on behind the end of sequence.",
+    "ignore_eos": "Go on after the end of sequence.",
     "logprobs": "Report each token's log-probability and this many alternatives.",
     "processed_logprobs": "Report log-probabilities after penalties and filters, not the raw ones.",
     "speculate": "With --no-speculate, decode plainly.",

@@ -78,7 +78,7 @@ def _stdin() -> str:
 
 
 def _answer(engine: Engine, prompt: Any, request: dict[str, Any], quiet: bool) -> tuple[Result, float]:
-    """The result, and the seconds behind the first token."""
+    """The result, and the seconds after the first token."""
     pieces = engine.stream(prompt, **request)
     piece = next(pieces)
     begun = perf_counter()
@@ -107,7 +107,7 @@ def _summary(result: Result, seconds: float) -> str:
     stats = result.stats
     said = [f"{stats.tokens} tokens, ended by {result.finish_reason}"]
     if stats.decoded and seconds:
-        said.append(f"{stats.decoded / seconds:.1f} tokens/s behind the first")
+        said.append(f"{stats.decoded / seconds:.1f} tokens/s after the first")
         said.append(f"{stats.tokens_per_round:.2f} tokens per round")
     if stats.drafted:
         said.append(f"{stats.accepted} of {stats.drafted} drafted tokens accepted")

@@ -60,7 +60,7 @@ class Cost:
         return tuple(sorted({point.rows for point in self.points}))
 
     def ms(self, rows: float, prefix: float | None = None) -> float:
-        """Milliseconds of a forward of `rows` rows behind `prefix` tokens, None for the shortest measured prefix.
+        """Milliseconds of a forward of `rows` rows after `prefix` tokens, None for the shortest measured prefix.
 
         Straight lines between the measured points. Beyond the most rows the last line goes on; below the fewest, and
         outside the measured prefixes, the nearest value holds.
@@ -78,7 +78,7 @@ class Cost:
         return min(better, key=lambda count: self.ms(count, prefix), default=rows)
 
     def padded(self) -> Cost:
-        """What forwards cost where each runs with best_rows rows behind the shortest prefix."""
+        """What forwards cost where each runs with best_rows rows after the shortest prefix."""
         best = {rows: self.best_rows(rows) for rows in self.rows}
         return replace(self, points=tuple(replace(p, ms=self.ms(best[p.rows], p.prefix)) for p in self.points))
 
@@ -103,7 +103,7 @@ class Cost:
         return _between(line, rows)
 
     def _line(self, prefix: int, value: Callable[[Point], float]) -> list[tuple[float, float]]:
-        """(rows, value) of the points behind a measured prefix, by rows."""
+        """(rows, value) of the points after a measured prefix, by rows."""
         return sorted((float(point.rows), value(point)) for point in self.points if point.prefix == prefix)
 
 

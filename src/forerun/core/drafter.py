@@ -44,11 +44,11 @@ class Drafter(ABC):
         return 0
 
     async def begin(self, context: Context) -> Rows | None:
-        """The row behind the pending token, at the start of a round; None where nothing can be drafted."""
+        """The row after the pending token, at the start of a round; None where nothing can be drafted."""
         raise UnsupportedOption(f"a {type(self).__name__} has no law to branch from; {WITH_LAW}")
 
     async def extend(self, tokens: Series[int], parents: Series[int]) -> Rows | None:
-        """A row behind each of these drafted tokens; None where the drafter's context ends.
+        """A row after each of these drafted tokens; None where the drafter's context ends.
 
         The tokens handed over since begin are numbered from 0. parents[i] is the number of an earlier one that tokens[i]
         follows, ROOT for the pending token.
@@ -56,7 +56,7 @@ class Drafter(ABC):
         raise UnsupportedOption(f"a {type(self).__name__} has no law to branch from; {WITH_LAW}")
 
     async def read(self, ids: Series[int], given: int) -> Rows:
-        """The rows behind ids[given - 1:], as if the tokens behind the first `given` had been drafted, in one pass.
+        """The rows after ids[given - 1:], as if the tokens after the first `given` had been drafted, in one pass.
 
         To learn from a text without drafting it token by token. given is at least 3. Raises UnsupportedOption where the
         drafter has no rows.

@@ -140,13 +140,13 @@ class Timing:
 
     @property
     def verify(self) -> float:
-        """Everything behind the draft."""
+        """Everything after the draft."""
         return self.forward + self.decide + self.keep
 
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Round:
-    """One turn of the loop, the only event. tokens are the verdict's, cut behind an end-of-sequence token.
+    """One turn of the loop, the only event. tokens are the verdict's, cut after an end-of-sequence token.
 
     start is the number of tokens known before; the first round of a request is its prefill. logits [len(tokens), V] are
     the target's raw rows that the tokens came from, where the request asked for them. held_back: the policy asked for no
@@ -252,7 +252,7 @@ class Context:
 
     @property
     def finish_reason(self) -> str | None:
-        """ "stop" behind an end-of-sequence token, "length" when there is no room, None while the request runs."""
+        """ "stop" after an end-of-sequence token, "length" when there is no room, None while the request runs."""
         if len(self.ids) > self.prompt_length and self.ids[-1] in self.eos:
             return "stop"
         return "length" if self.room <= 0 else None

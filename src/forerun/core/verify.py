@@ -25,7 +25,7 @@ Rule = Callable[[Draft, RowLaw, Chance, int], Verdict]
 def verify(draft: Draft, law_of_row: RowLaw, chance: Chance, start: int) -> Verdict:
     """Walk from the root; start is the absolute position of the next token.
 
-    law_of_row(row, drafted) gives the target's law of a row, 0 behind the pending token and i + 1 behind draft node i,
+    law_of_row(row, drafted) gives the target's law of a row, 0 after the pending token and i + 1 after draft node i,
     where drafted are the tokens of the path to it. It is asked only for the rows that the walk reaches.
     """
     children: dict[int, list[int]] = {}

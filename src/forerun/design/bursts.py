@@ -1,9 +1,9 @@
-"""Measures rounds' forwards as they follow each other in decoding: a draft's first, those behind it, the target's.
+"""Measures rounds' forwards as they follow each other in decoding: a draft's first, those after it, the target's.
 
 A draft's time is that of its steps: a forward, and the choice of a token from the row that it gives.
 
 Forwards timed on their own find other things in the caches: a draft's second forward reads weights that its first one has
-just read, and its first comes behind the target's. So a draft and the target are timed in bursts. The bursts of all drafts,
+just read, and its first comes after the target's. So a draft and the target are timed in bursts. The bursts of all drafts,
 and plain steps, run in a shuffled order, several times over, so that a noisy moment hits all alike.
 """
 
@@ -85,7 +85,7 @@ def measure(
     tick: Callable[[], None] = lambda: None,
     repeats: int = REPEATS,
 ) -> Measured:
-    """Time the target with every draft, behind `prefix` tokens; about: the target's name and weights' format.
+    """Time the target with every draft, after `prefix` tokens; about: the target's name and weights' format.
 
     tick is called once a repeat, repeats + 1 times. Raises UnsupportedOption where a draft's context is shorter.
     """
@@ -115,7 +115,7 @@ def measure(
 
 @final
 class _Bench:
-    """The target behind the prefix, and what was timed so far."""
+    """The target after the prefix, and what was timed so far."""
 
     def __init__(self, target: Runner, prefix: int) -> None:
         self.target, self.drafts, self.plain = _Times(), dict[str, _Times](), list[float]()

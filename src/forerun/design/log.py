@@ -1,7 +1,7 @@
 """The token log: what the target answered, so that a draft's rounds are known without the target.
 
 Greedy decoding emits the log whatever drafts, so the draft is right exactly where its own greedy token is the log's. It
-reads an answer once; what it says behind each token stands for its draft from there. (Yan et al., arXiv 2402.01528, replay
+reads an answer once; what it says after each token stands for its draft from there. (Yan et al., arXiv 2402.01528, replay
 a target's stored output in the same way.)
 """
 
@@ -19,7 +19,7 @@ from ..drafters.vocabulary import frequent
 from ..jsonl import read_lines
 from .throughput import Rounds
 
-SHORTEST_PROMPT = 3  # what a drafter can read behind
+SHORTEST_PROMPT = 3  # what a drafter can read after
 
 
 @dataclass(frozen=True, slots=True)
@@ -36,7 +36,7 @@ class Logged:
 
 @dataclass(frozen=True, slots=True)
 class Heard:
-    """A draft on the log. right: by answer, whether its greedy token was the target's, behind each token from the first on.
+    """A draft on the log. right: by answer, whether its greedy token was the target's, after each token from the first on.
 
     surprise: nats an answer token, None where its head gives none to some of them.
     """
@@ -118,7 +118,7 @@ def _logged(entry: dict[str, Any], target: Identity) -> Logged:
 
 
 async def hear(drafter: Drafter, logged: Logged) -> AsyncGenerator[tuple[list[bool], float | None]]:
-    """What the draft says behind each token of the answer: right or wrong, and its nats for the whole answer."""
+    """What the draft says after each token of the answer: right or wrong, and its nats for the whole answer."""
     rows = await drafter.read(logged.ids[:-1], logged.start)
     laws = rows.logits.float().log_softmax(-1)
     said: list[int] = laws.argmax(-1).tolist()

@@ -34,7 +34,7 @@ class Overhead:
 
 @dataclass(frozen=True, slots=True)
 class DraftTimes:
-    """Milliseconds of a draft's forwards: the first of a round by the rows that it reads, and each one behind it.
+    """Milliseconds of a draft's forwards: the first of a round by the rows that it reads, and each one after it.
 
     reading: of the prompt, for each token of an answer.
     """

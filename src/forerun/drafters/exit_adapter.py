@@ -1,6 +1,6 @@
 """A small trained block drafts on the states of the frozen target: the model that is sped up stays the same.
 
-With inputs "state+token" it reads the target's state of each verified token and the token behind it, then its own states
+With inputs "state+token" it reads the target's state of each verified token and the token after it, then its own states
 in their place, and no layer of the target runs while drafting (the family of EAGLE). With inputs "state" the target runs
 up to the exit for each drafted token, and verification goes on from there (the family of LayerSkip).
 

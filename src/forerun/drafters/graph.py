@@ -1,7 +1,7 @@
 """A graph of drafts: where several continuations come to the same words, the draft model computes what follows once.
 
 Hypotheses are expanded breadth first, the best tokens of each row. A continuation whose last m + 1 tokens stand elsewhere
-in the draft links to that place and shares all that was drafted behind it (graph_nodes). The target needs a position for
+in the draft links to that place and shares all that was drafted after it (graph_nodes). The target needs a position for
 every token, so it gets the graph unrolled to a tree, level by level, each copy at its own depth: merging saves rows of the
 drafter, not of the target. All nodes are chosen, and verified like those of any tree, so merging and pruning leave the
 text as it is.
@@ -38,7 +38,7 @@ RULES: dict[str, Rule | None] = {"exact": None, "stochastic-lossy": stochastic}
 
 @dataclass(frozen=True, slots=True)
 class Limits:
-    """n tokens of a row at most, none below `sibling` times the best one's probability; none behind one below `leaf`.
+    """n tokens of a row at most, none below `sibling` times the best one's probability; none after one below `leaf`.
 
     prices as tree_growth.best_first has them; m as Graph has it.
     """
@@ -61,7 +61,7 @@ class _Copy:
 
 @dataclass(frozen=True, slots=True, eq=False)
 class _Known:
-    """What the drafter's row behind a graph's node says: its best tokens, and the law that it draws from."""
+    """What the drafter's row after a graph's node says: its best tokens, and the law that it draws from."""
 
     row: int
     best: dict[int, float]
@@ -127,23 +127,23 @@ class GraphDraft(Branched):
         return _Known(row, best, law, rows.logits[i], rows.hidden[i])
 
     def _step(
-        self, parents: Series[_Copy], children: Series[Child], behind: Series[_Known], seconds: float, effort: Effort
+        self, parents: Series[_Copy], children: Series[Child], sources: Series[_Known], seconds: float, effort: Effort
     ) -> Step:
-        """A level. behind: the rows that its nodes come from."""
+        """A level. sources: the rows that its nodes come from."""
         exact = self.rule is None
         return Step(
             tuple(child.token for child in children),
             tuple(parent.node for parent in parents),
-            tuple(None if exact else known.law for known in behind),
-            gathered([known.logits for known in behind]),
-            gathered([known.hidden for known in behind]),
+            tuple(None if exact else known.law for known in sources),
+            gathered([known.logits for known in sources]),
+            gathered([known.hidden for known in sources]),
             seconds,
             effort=effort,
         )
 
-    def _goes_on(self, child: Child, behind: _Known, nodes: int, context: Context) -> bool:
+    def _goes_on(self, child: Child, source: _Known, nodes: int, context: Context) -> bool:
         """Whether a node may have children."""
-        likely = behind.best[child.token] >= self._limits.leaf
+        likely = source.best[child.token] >= self._limits.leaf
         return likely and affordable(child.confidence, nodes, self._limits.prices) and child.token not in context.eos
 
 

@@ -1,6 +1,6 @@
 """The graph of a draft: tokens, each computed once, that several continuations may share.
 
-Where the last m + 1 tokens of a continuation are those of a node drafted before, that node and all that comes behind it
+Where the last m + 1 tokens of a continuation are those of a node drafted before, that node and all that comes after it
 serve there too: the continuation links to it. A node never links to one from which it can be reached itself, through
 whatever links, so no path runs in a circle.
 """
@@ -37,7 +37,7 @@ class Graph:
         return self._paths[node]
 
     def parent(self, node: int) -> int:
-        """The node that it came behind."""
+        """The node that it follows."""
         return self._parents[node]
 
     def children(self, node: int) -> dict[int, int]:

@@ -110,7 +110,7 @@ def affordable(worth: float, node: int, prices: Sequence[float]) -> bool:
 def best_first(offers: Sequence[Offers], nodes: int, prices: Sequence[float]) -> list[tuple[int, Child]]:
     """Children with the index of the offers that they are from, in the order in which they were taken.
 
-    nodes: how many the draft has. The i-th node of a draft is taken if it is worth prices[i]; none is behind the last price.
+    nodes: how many the draft has. The i-th node of a draft is taken if it is worth prices[i]; none is after the last price.
     """
     waiting = [(-one.worth, index) for index, one in enumerate(offers) if one.worth > 0]
     heapify(waiting)

@@ -98,7 +98,7 @@ class Stats:
 
     @property
     def decoded(self) -> int:
-        """Emitted tokens behind the prefill's own."""
+        """Emitted tokens after the prefill's own."""
         return self.tokens - self._first_tokens
 
     @property
@@ -112,7 +112,7 @@ class Stats:
 
     @property
     def acceptance(self) -> float:
-        """Accepted over drafted nodes; drafts behind a rejection count as rejected."""
+        """Accepted over drafted nodes; drafts after a rejection count as rejected."""
         return _ratio(self.accepted, self.drafted)
 
     @property

@@ -1,4 +1,4 @@
-"""How long an answer took behind its first token, so that a prompt's length does not count."""
+"""How long an answer took after its first token, so that a prompt's length does not count."""
 
 from __future__ import annotations
 

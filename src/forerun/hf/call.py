@@ -165,7 +165,7 @@ def _reasons(input_ids: Tensor, config: GenerationConfig, inputs: Mapping[str, A
         if mask.shape != input_ids.shape:
             yield f"an attention mask of {list(mask.shape)} for ids of {list(input_ids.shape)}"
         if bool((mask[:, 1:] < mask[:, :-1]).any()):
-            yield "an attention mask with zeros behind its first one; pad on the left"
+            yield "an attention mask with zeros after its first one; pad on the left"
         if not bool(mask[:, -1].all()):
             yield "a prompt that is all padding; give at least one token"
     positions = inputs.get("position_ids")

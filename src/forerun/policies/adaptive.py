@@ -1,4 +1,4 @@
-"""Stop behind an unlikely token, with a threshold that moves until the share of accepted tokens is the one aimed at.
+"""Stop after an unlikely token, with a threshold that moves until the share of accepted tokens is the one aimed at.
 
 After each round with a draft, A <- beta1 A + (1 - beta1) accepted / drafted. Where A is below alpha the draft was too bold
 and the threshold rises by epsilon, else it falls; beta2 smooths the move. The released code holds the threshold where a

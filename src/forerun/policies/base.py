@@ -101,7 +101,7 @@ class Readings(Generic[T]):
         return self._values
 
     def clear(self) -> None:
-        """Behind a round; a policy must not keep its rows."""
+        """After a round; a policy must not keep its rows."""
         self._steps.clear()
         self._values.clear()
 

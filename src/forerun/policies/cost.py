@@ -154,7 +154,7 @@ class CostAware(LengthPolicy):
             know.pace.learn_reading(self._unread, len(steps), round)
             know.spare_for_reading -= self._loss
             self._unread = 0
-        # the first draft behind a pause reads what it missed: not what a step costs
+        # the first draft after a pause reads what it missed: not what a step costs
         know.pace.learn(with_row, len(steps) if self._idle == 0 else 0, round)
         rounds = (len(steps) * self._step(with_row) + know.pace.verify(len(steps) + 1)) / know.pace.verify(1)
         for rate in (self._rate, know.rate):

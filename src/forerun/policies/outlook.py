@@ -54,7 +54,7 @@ class Outlook:
         return self._beliefs.token[row].of(_of_token(reading), self._token[row]).probability
 
     def ahead(self, readings: Sequence[Reading]) -> tuple[Odds, Odds]:
-        """Of the next token behind these, and of any behind that, where all before it are accepted."""
+        """Of the next token after these, and of any after that, where all before it are accepted."""
         row = readings[-1][0] if readings else self._beliefs.with_row > 0.5
         place, weights, own = len(readings), self._beliefs.ahead[row], self._ahead[row]
         following, later = (self._of_place(row, readings, at) for at in (place, place + 1))

@@ -32,7 +32,7 @@ class Pace(ABC):
 
     @abstractmethod
     def verify(self, rows: int) -> float:
-        """Of everything behind the draft, for the pending token and rows - 1 drafted ones."""
+        """Of everything after the draft, for the pending token and rows - 1 drafted ones."""
 
     def read(self, rows: int) -> float:
         """Of the drafter's first forward, which reads so many tokens; where nothing says better, as much dearer than a

@@ -1,4 +1,4 @@
-"""Stop behind the first token that the draft itself thinks unlikely; the token is kept and verified.
+"""Stop after the first token that the draft itself thinks unlikely; the token is kept and verified.
 
 Keeping it is what makes the rule exact: dropping a drawn token for its own low probability biases the output.
 

@@ -34,7 +34,7 @@ class Level:
 class Branches:
     """A branched draft. path: the nodes that the answer went on with, one a level from the first level on.
 
-    left: the rows of the forwards behind the last level, which came to no node.
+    left: the rows of the forwards after the last level, which came to no node.
     """
 
     levels: tuple[Level, ...]
@@ -43,7 +43,7 @@ class Branches:
 
 
 def branches_of(levels: Sequence[Level], left: Sequence[int], follow: Sequence[int]) -> Branches:
-    """A draft behind which the answer goes on with `follow`."""
+    """A draft at a place where the answer goes on with `follow`."""
     parents = [parent for level in levels for parent in level.parents]
     children = {
         (parent, token): node

@@ -1,4 +1,4 @@
-"""Traces: what a drafter would have drafted behind every token of the target's own greedy answers.
+"""Traces: what a drafter would have drafted after every token of the target's own greedy answers.
 
 A policy moves the borders of the rounds, so only drafts from everywhere let any rule be replayed (tune.simulate) or learnt
 without a model. The file is JSON lines: a header, then an answer a line; `forerun trace` writes it.
@@ -27,7 +27,7 @@ MARK = "forerun_trace"
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Position:
-    """The draft behind one known token. agreed: how many of its leading tokens the answer went on with.
+    """The draft after one known token. agreed: how many of its leading tokens the answer went on with.
 
     signals[i] are of drafted[i], None where the drafter computed no law (lookup). hidden [n, D], where it was kept, are the
     rows that produced the tokens. A draft that is shorter than the trace's depth ended by itself or by the answer's room.
@@ -43,7 +43,7 @@ class Position:
 
 @dataclass(frozen=True, slots=True, eq=False)
 class TracedAnswer:
-    """A prompt, the target's answer, and positions[i] behind its token i, for all tokens but the last.
+    """A prompt, the target's answer, and positions[i] after its token i, for all tokens but the last.
 
     room: how many tokens the answer might have had.
     """
@@ -149,7 +149,7 @@ def _values(path: Path) -> Iterator[tuple[Line, dict[str, Any]]]:
                 raise
             raise ValueError(
                 f"{path} is cut off in the middle of line {line.number}; run the same forerun trace command again, it goes "
-                "on behind the last whole line"
+                "on after the last whole line"
             ) from error
         yield line, value
 

@@ -40,7 +40,7 @@ class Asked:
 
 @dataclass(slots=True)
 class _Noted:
-    """The drafts behind one text's tokens so far, by the number of new tokens known."""
+    """The drafts after one text's tokens so far, by the number of new tokens known."""
 
     drafted: dict[int, tuple[int, ...]] = field(default_factory=dict)
     signals: dict[int, tuple[Signals | None, ...]] = field(default_factory=dict)
@@ -88,7 +88,7 @@ class Recorder(Drafter):
             yield step
 
     async def _branches(self, drafter: Drafter, context: Context, most: int) -> tuple[list[Level], Sequence[int]]:
-        """The levels, and the rows of the forwards behind them."""
+        """The levels, and the rows of the forwards that made them."""
         levels: list[Level] = []
         seen = 0
         async with aclosing(drafter.draft(context)) as source:
@@ -126,7 +126,7 @@ def _hidden_of(step: Step) -> Tensor:
 def read_prompts(
     engine: Engine, file: Path, *, per_category: int | None, skip: int, max_prompt: int, raw: bool
 ) -> list[Asked]:
-    """Of each category of a suite, per_category prompts of at most max_prompt tokens behind the first `skip` of them."""
+    """Of each category of a suite, per_category prompts of at most max_prompt tokens after the first `skip` of them."""
     chat = not raw and has_chat_template(engine.tokenizer)
     by_category: dict[str, dict[tuple[int, ...], None]] = {}
     for item in read_suite(file):
@@ -138,7 +138,7 @@ def read_prompts(
         Asked(_name(ids), category, ids) for category, items in by_category.items() for ids in list(items)[skip:last]
     ]
     if not asked:
-        raise ValueError(f"{file} holds no prompt of at most {max_prompt} tokens behind the first {skip} of a category")
+        raise ValueError(f"{file} holds no prompt of at most {max_prompt} tokens after the first {skip} of a category")
     return asked
 
 

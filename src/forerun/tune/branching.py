@@ -1,7 +1,7 @@
 """Trees and graphs in a tuning run: as drafters on what they branch, and as drafts that a reading stands for.
 
-Behind an answer's own tokens the reading says what the drafter ranks there, so the path that the target follows is known
-as well as a chain's. What it would have said behind other tokens is not: there the ranking behind the answer's token of
+After an answer's own tokens the reading says what the drafter ranks there, so the path that the target follows is known
+as well as a chain's. What it would have said after other tokens is not: there the ranking after the answer's token of
 the same depth stands in, for how many nodes a draft has, which is what they cost. Merging is left out, so a graph costs a
 little less than is told.
 """
@@ -45,7 +45,7 @@ def prices_of(way: Way, measured: Cost | None) -> tuple[float, ...]:
 
 
 def grown(rankings: Sequence[Ranking], follow: Sequence[int], way: Way, prices: Sequence[float]) -> Branches:
-    """The draft where an answer goes on with `follow`; rankings[i] is what is ranked behind i tokens of that."""
+    """The draft where an answer goes on with `follow`; rankings[i] is what is ranked after i tokens of that."""
     levels: list[Level] = []
     level = [(ROOT, 1.0)]
     nodes = 0

@@ -1,4 +1,4 @@
-"""The log of a tuning run: every finished measurement a line, so that a killed run goes on behind the last one.
+"""The log of a tuning run: every finished measurement a line, so that a killed run goes on after the last one.
 
 A run asks for its measurements by name. One that the log knows takes no time, whatever is left of the budget; so a resumed
 run takes the same way through what was done, and loses at most what was under way. Lines also say how much of the budget had

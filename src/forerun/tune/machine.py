@@ -26,7 +26,7 @@ PROBED_LENGTH, PROBED_TOKENS = 4, 17
 
 @dataclass(frozen=True, slots=True)
 class Sample:
-    """One answer: its tokens behind the first, their seconds, and what the rounds came to."""
+    """One answer: its tokens after the first, their seconds, and what the rounds came to."""
 
     decoded: int
     seconds: float
@@ -45,7 +45,7 @@ class Machine(ABC):
 
     @abstractmethod
     def verify_cost(self, engine: Engine, prefix: int) -> Cost:
-        """Milliseconds of the target's forwards by rows, behind so many tokens."""
+        """Milliseconds of the target's forwards by rows, after so many tokens."""
 
     @abstractmethod
     def plan_cost(self, engine: Engine, ids: Sequence[int]) -> PlanCost:
@@ -53,7 +53,7 @@ class Machine(ABC):
 
     @abstractmethod
     def step_ms(self, engine: Engine, drafter: str, ids: Sequence[int]) -> float:
-        """Milliseconds of a drafted token behind a prompt; drafter is its name."""
+        """Milliseconds of a drafted token after a prompt; drafter is its name."""
 
     @abstractmethod
     def skip_price(self, engine: Engine, prompts: Sequence[Sequence[int]]) -> Callable[[LayerPlan], float]:
@@ -72,7 +72,7 @@ class ThisMachine(Machine):
         weights = str(engine.runner.dtype).removeprefix("torch.")
         with timing_lock():
             return measure(
-                [Subject(engine.runner, engine.name, weights)], repeats=REPEATS, rows=ROWS, behind=(prefix,)
+                [Subject(engine.runner, engine.name, weights)], repeats=REPEATS, rows=ROWS, lengths=(prefix,)
             ).target
 
     def plan_cost(self, engine: Engine, ids: Sequence[int]) -> PlanCost:

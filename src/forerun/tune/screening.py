@@ -1,6 +1,6 @@
 """Cheap screening: what a way to draft would have given on recorded greedy answers, without decoding anything.
 
-A drafter with a model reads each answer once, teacher-forced: what it says behind every token stands for the drafts from
+A drafter with a model reads each answer once, teacher-forced: what it says after every token stands for the drafts from
 there. Lookup is replayed on the tokens alone. With what a drafted token costs and the target's cost by rows, rounds of any
 length are then replayed (simulate.py), so that streaks of right guesses count as they come.
 """
@@ -31,9 +31,9 @@ from .skipping.match_rate import Recorded
 LENGTHS = (1, 2, 3, 4, 5, 6, 8, 10, 12)
 DEPTH = max(LENGTHS)
 RANKED = max(n for n, _ in SHAPES)
-SHORTEST_PROMPT = 3  # what a drafter can read behind
+SHORTEST_PROMPT = 3  # what a drafter can read after
 
-Places = Sequence[Sequence[Position]]  # by answer, behind each of its tokens but the last
+Places = Sequence[Sequence[Position]]  # by answer, after each of its tokens but the last
 
 
 @dataclass(frozen=True, slots=True)
@@ -74,7 +74,7 @@ class Screened:
 
 
 def read_answers(engine: Engine, answers: Sequence[Recorded]) -> dict[str, Any]:
-    """What the engine's drafter says behind every token, how sure it is, and its RANKED best tokens with probabilities.
+    """What the engine's drafter says after every token, how sure it is, and its RANKED best tokens with probabilities.
 
     Lists by answer, one forward or two each. Raises UnsupportedOption where the drafter can't read.
     """

@@ -1,4 +1,4 @@
-"""A whole run: what it writes, what it refuses, and that kills cost no more than the steps behind a checkpoint."""
+"""A whole run: what it writes, what it refuses, and that kills cost no more than the steps after a checkpoint."""
 
 from __future__ import annotations
 

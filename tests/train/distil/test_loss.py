@@ -216,7 +216,7 @@ def skilled(data: dict[int, DistilData]) -> dict[tuple[str, int], ExitAdapter]:
 
 
 def accepted(engine: Engine, ids: tuple[int, ...], length: int) -> int:
-    """How many tokens of the draft behind the first `length` of ids are accepted."""
+    """How many tokens of the draft after the first `length` of ids are accepted."""
     context = Context(list(ids[: length - 1]), Seeded(0), max_new_tokens=DEEP + 2)
     rounds = drive(engine.rounds(context))
     prefill, round = next(rounds), next(rounds)
@@ -234,7 +234,7 @@ def test_chain_hits_are_what_decoding_accepts(
     tmp_path: Path,
 ) -> None:
     adapter = skilled[inputs, exit_layer]
-    # a draft begins behind the token of the prefill at the earliest
+    # a draft begins after the token of the prefill at the earliest
     texts = [replace(one, start=one.start + 1) for one in answered()]
     batch = one_batch(replace(data[exit_layer], examples=texts))
     with torch.no_grad():

@@ -22,7 +22,7 @@ def engine() -> forerun.Engine:
 
 
 def silent_engine() -> forerun.Engine:
-    """A model whose last two layers add nothing: an exit behind layer 2 is always right."""
+    """A model whose last two layers add nothing: an exit after layer 2 is always right."""
     model = tiny_model("llama")
     for layer in model.model.layers[2:]:
         layer.self_attn.o_proj.weight.data.zero_()

@@ -44,7 +44,7 @@ def test_lines_are_compared_between_their_crossings() -> None:
 
 
 def test_a_bill_counts_what_a_length_takes() -> None:
-    # 12 tokens behind the first: 6 rounds of a level of 2 nodes give 2 tokens each
+    # 12 tokens after the first: 6 rounds of a level of 2 nodes give 2 tokens each
     plain, one = bills(WRONG_AND_RIGHT, branches=True)
 
     assert (plain.verifications, plain.rows, plain.forwards, plain.further) == pytest.approx((12, 0, 0, 0))
@@ -53,10 +53,10 @@ def test_a_bill_counts_what_a_length_takes() -> None:
 
 
 def test_rows_of_the_drafters_forwards_are_counted_beyond_their_first() -> None:
-    # width 2: the second level's forward has 2 rows, and one of 3 rows behind it comes to nothing
+    # width 2: the second level's forward has 2 rows, and one of 3 rows after it comes to nothing
     trace = tree_by_hand([(0, 0)] * 4, depth=2, left=3)
     two = bills(trace, branches=True)[2]
-    # behind tokens 1, 2 there is room for 2 levels, behind token 3 for 1, behind token 4 for none
+    # after tokens 1, 2 there is room for 2 levels, after token 3 for 1, after token 4 for none
     assert (two.verifications, two.rows, two.forwards) == pytest.approx((4, 4 + 4 + 2, 2 + 2 + 1))
     assert two.further == pytest.approx(1 + 1)
 

@@ -67,7 +67,7 @@ def test_a_match_rate_is_the_share_of_tokens_whose_first_draft_is_right(
     right = total = 0
     for answer in answers:
         for place in range(answer.start, len(answer.ids)):
-            # the prompt's last token is pending behind a prefill, so the first new token is the target's own
+            # the prompt's last token is pending after a prefill, so the first new token is the target's own
             before = list(answer.ids[:place])
             drafted = _first_draft(drafting, before)
             right += drafted == answer.ids[place]

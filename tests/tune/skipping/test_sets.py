@@ -145,9 +145,9 @@ def test_the_study_of_other_answers_is_refused(on: forerun.Engine, answers: list
 
 def test_a_model_that_cannot_skip_says_why(answers: list[Recorded], tmp_path: Path) -> None:
     refusing = forerun.load(tiny_model("llama"))
-    refusing.runner.refuse_plans("its norms come behind")
+    refusing.runner.refuse_plans("its norms come after")
 
     sets = found(refusing, answers, tmp_path)
 
-    assert "its norms come behind" in sets.reason
+    assert "its norms come after" in sets.reason
     assert not sets.plans

@@ -52,7 +52,7 @@ def design(
         typer.Option(
             "--candidate",
             "--candidates",
-            help="A draft model to judge, with options behind commas: DIR or DIR,vocabulary=8192; may be repeated.",
+            help="A draft model to judge, with options after commas: DIR or DIR,vocabulary=8192; may be repeated.",
         ),
     ] = None,
     log: Annotated[Path | None, typer.Option(help="The target's greedy answers, from forerun train answers.")] = None,
@@ -162,7 +162,7 @@ def _show(told: Mapping[str, Any]) -> None:
         show(f"To train it: {told['recommended']['command']}")
     step, beside = told["target"]["step_ms"], told["overhead_ms"]
     show(
-        f"Measured behind {told['prefix']} tokens: a plain step takes {step:.2f} ms; outside of forwards, a round takes "
+        f"Measured after {told['prefix']} tokens: a plain step takes {step:.2f} ms; outside of forwards, a round takes "
         f"{beside['round']:.2f} ms, a drafted token {beside['drafted']:.3f}, an emitted one {beside['emitted']:.3f}."
     )
     show(f"{told['model']}, {told['weights']}, {told['hardware']}, {told['threads']} threads")

@@ -1,4 +1,4 @@
-"""What a drafter's rounds cost now, measured behind a progress bar."""
+"""What a drafter's rounds cost now, measured with a progress bar."""
 
 from __future__ import annotations
 

@@ -73,7 +73,7 @@ def depth_of(weights: Mapping[str, Tensor]) -> int:
 
 
 def calibrated(accepted: Tensor, reject_weight: float) -> Tensor:
-    """The probability behind what a head says that was trained with a reject weight w.
+    """The probability that underlies the output of a head trained with a reject weight w.
 
     Its optimum for a token accepted with probability a is a / (a + w (1 - a)); this inverts it.
     """

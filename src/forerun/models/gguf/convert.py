@@ -183,7 +183,7 @@ def _publish(partial: Path, target: Path) -> None:
 
 
 def _remove_stale(models: Path) -> None:
-    """What killed conversions left behind; a running one is younger."""
+    """Files of conversions that were killed; those of a running one are younger."""
     for partial in models.glob(f"{PARTIAL}*"):
         if time.time() - partial.stat().st_mtime > STALE_SECONDS:
             shutil.rmtree(partial, ignore_errors=True)

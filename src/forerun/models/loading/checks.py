@@ -36,7 +36,7 @@ def check_structure(model: Any) -> None:
 def cached_length(config: Any, patterns: Mapping[int, Pattern]) -> int | None:
     """The longest text of which transformers' cache keeps all that each layer's mask lets it see, None for any.
 
-    A layer that sees everything while its cache drops what lies behind a window gives other tokens with a cache than
+    A layer that sees everything while its cache drops what lies after a window gives other tokens with a cache than
     without one, and what it gives depends on how a text came in.
     """
     kept = DynamicCache(config=config).layers
@@ -80,7 +80,7 @@ def _positions(model: PreTrainedModel) -> Iterator[str]:
     if not any("position_ids" in inspect.signature(module.forward).parameters for module in around):
         yield "it takes no position_ids, so positions are counted by rows, and rows of several texts have no exact form"
     if any(getattr(module, "create_position_ids_from_input_ids", None) for module in model.modules()):
-        yield "positions that start behind the padding token's id and leave out padding, which position_ids don't say"
+        yield "positions that start after the padding token's id and leave out padding, which position_ids don't say"
 
 
 def _state(model: PreTrainedModel, config: Any) -> Iterator[str]:

@@ -1,6 +1,6 @@
 """At load, a few random tokens: does the packed forward say what the model says by itself?
 
-Two texts of different lengths run packed, one of them resumed behind an early exit, then again behind their own keys and
+Two texts of different lengths run packed, one of them resumed after an early exit, then again after their own keys and
 values, next to one forward of the model's own. It shows an attention that bypasses forerun's, state between rows, positions
 counted by rows, a tail that isn't run. What only long texts would show is checks.py's part.
 """
@@ -70,7 +70,7 @@ def self_check(runner: HFRunner, model: Any) -> None:
 
 
 def own_logits(model: Any) -> Tensor:
-    """[texts, rows, V] of the model's own forward. Rows behind a shorter text are not seen by its rows."""
+    """[texts, rows, V] of the model's own forward. Rows after a shorter text are not seen by its rows."""
     shared = {id(parameter): parameter for parameter in model.parameters()}
     tokens = _tokens(model.get_input_embeddings().weight.shape[0])
     with _told_as_unsupported(f"{type(model).__name__} can't run its own forward"), torch.inference_mode():
@@ -116,7 +116,7 @@ def _told_as_unsupported(what: str) -> Iterator[None]:
 
 
 def _packed_logits(runner: Runner, texts: Series[list[int]]) -> list[Tensor]:
-    """Each text's logits: two packed forwards, the second behind a prefix, the first joined by a text at a middle layer."""
+    """Each text's logits: two packed forwards, the second after a prefix, the first joined by a text at a middle layer."""
     sequences = [Sequence(runner) for _ in texts]
     if runner.num_layers > 1:
         exit_plan = LayerPlan.early_exit(runner.num_layers // 2, runner.num_layers)

@@ -23,10 +23,10 @@ from .store import Store
 
 @dataclass(slots=True, eq=False)
 class Part:
-    """n rows of one sequence behind `committed` prefix slots.
+    """n rows of one sequence after `committed` prefix slots.
 
     ancestors [n, first + n]: which scratch rows (first old ones, then these) each row sees, itself included; None for a
-    plain chain. depths: positions behind the prefix, of all scratch rows. entry: hidden states [resumed, D] that the
+    plain chain. depths: positions after the prefix, of all scratch rows. entry: hidden states [resumed, D] that the
     leading rows bring along to layer `enter`. states [n, D]: what a runner reads beside the tokens, where it does.
     """
 

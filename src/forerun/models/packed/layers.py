@@ -68,7 +68,7 @@ def _child(layer: nn.Module, names: tuple[str, ...]) -> nn.Module | None:
 
 @final
 class Form:
-    """How a module hands out its result: alone, or in a tuple with other things behind it. Known once it has run."""
+    """How a module hands out its result: alone, or in a tuple with other things after it. Known once it has run."""
 
     def __init__(self) -> None:
         self.known = False

@@ -40,7 +40,7 @@ class Pattern:
 def visible(pattern: Pattern, committed: int, depths: list[int], n: int, ancestors: Tensor | None) -> Tensor | None:
     """Bool [n, committed + len(depths)]: what the last n scratch rows see; None for everything.
 
-    depths are the scratch rows' positions behind the prefix; ancestors [m, len(depths)], m >= n, or None for a chain.
+    depths are the scratch rows' positions after the prefix; ancestors [m, len(depths)], m >= n, or None for a chain.
     """
     last = committed + max(depths)
     windowed = (pattern.window is not None and last >= pattern.window) or (

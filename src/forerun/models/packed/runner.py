@@ -162,7 +162,7 @@ class HFRunner(Runner):
             if block.unskippable:
                 self.refuse_plans(block.unskippable)
         if getattr(config, "do_layer_norm_before", True) is False:
-            self.refuse_plans("its layers normalise behind their residual additions, so they can't be skipped")
+            self.refuse_plans("its layers normalise after their residual additions, so they can't be skipped")
         self.model.get_output_embeddings().register_forward_pre_hook(partial(_keep_head_input, self._copy[1]))
 
     @property

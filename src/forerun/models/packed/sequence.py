@@ -1,4 +1,4 @@
-"""A sequence: the keys and values of one text for one model, as a committed prefix and scratch rows behind it.
+"""A sequence: the keys and values of one text for one model, as a committed prefix and scratch rows after it.
 
 Forwards only ever add scratch rows; `keep` commits some and drops the rest. So a rejected branch can't leak into the
 prefix, and rows computed with skipped layers are refused there.
@@ -42,7 +42,7 @@ class _Row:
 
 @final
 class Sequence:
-    """One text. ids are the committed tokens; scratch rows hold a token and its parent row, ROOT behind the prefix.
+    """One text. ids are the committed tokens; scratch rows hold a token and its parent row, ROOT after the prefix.
 
     plan: the weights and the head of its committed rows. Raises ValueError on one that leaves out layers.
     """
@@ -154,7 +154,7 @@ class Sequence:
         return replace(rows, seconds=seconds)
 
     def _depths(self, tokens: Series[int], parents: Series[int]) -> list[int]:
-        """Positions behind the prefix, of the scratch rows and of the new ones."""
+        """Positions after the prefix, of the scratch rows and of the new ones."""
         if len(tokens) != len(parents):
             raise ValueError(f"each token needs a parent, got {len(tokens)} tokens and {len(parents)} parents")
         depths = [row.depth for row in self._rows]
@@ -192,7 +192,7 @@ class Sequence:
         self._rows = []
 
     def states(self, layer: int) -> Tensor:
-        """What this layer was given, [len(ids), D] (the layer behind the last: what the last one gave).
+        """What this layer was given, [len(ids), D] (the layer after the last: what the last one gave).
 
         Raises ValueError unless every committed row was computed with this tap.
         """

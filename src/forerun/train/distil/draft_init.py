@@ -2,7 +2,7 @@
 
 Layers are taken whole. Where the draft's layers are smaller, heads and MLP neurons stay that pass most on while the target
 reads its own answers; where the draft is narrower, the residual stream is turned onto its main directions and cut. A norm's
-weight moves into the matrices behind it first, so that turning alone changes nothing.
+weight moves into the matrices after it first, so that turning alone changes nothing.
 
 Sources: Yan et al., arXiv 2402.01528 (pruned drafts); Ashkboos et al., arXiv 2401.15024 (turning and cutting the stream).
 """
@@ -143,7 +143,7 @@ def _strongest(energy: Tensor, count: int) -> Tensor:
 
 
 def _kept_norm(basis: Tensor) -> Tensor:
-    """What makes a narrower stream as large behind its norm as its part of the whole stream was."""
+    """What makes a narrower stream as large after its norm as its part of the whole stream was."""
     whole, cut = basis.shape
     return torch.full((cut,), (whole / cut) ** 0.5)
 

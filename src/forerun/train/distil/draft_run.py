@@ -43,7 +43,7 @@ class DraftStudent(Student):
         self.head = draft.get_output_embeddings().weight.detach()[tokens]
 
     def passes(self, batch: DistilBatch, count: int) -> list[Tensor]:
-        # rows are filled up behind, where a causal model doesn't look
+        # rows are padded at the end, where a causal model doesn't look
         out = self._draft.base_model(input_ids=batch.ids[:, :-1], use_cache=False)
         return [out.last_hidden_state]
 

@@ -1,6 +1,6 @@
 """What an acceptance head learns from: the drafter's hidden state of a drafted token, and how likely it is accepted.
 
-Behind every token of the target's answer X the drafter's law q and the target's law p are read in one pass each. A token Y
+After every token of the target's answer X the drafter's law q and the target's law p are read in one pass each. A token Y
 is drawn from each q, and accepted with probability min(1, p(Y) / q(Y)): the soft label. The drafter then reads a mixed text
 Z, which keeps X's token with probability r and has Y's otherwise; its row that reads a drafted token gives the features.
 
@@ -28,7 +28,7 @@ from ...jsonl import Skipped, made_of
 from ...models.packed.sequence import Sequence as Target
 from ..data.examples import Example
 
-# a drafter that works on states of the text begins behind the second token
+# a drafter that works on states of the text begins after the second token
 LEAST_PROMPT = 3
 
 

@@ -106,7 +106,7 @@ def train_head(run: HeadRun, engine: Engine, begin: Callable[[str, int], Callabl
 def _chains(
     weights: dict[str, Tensor], held: Sequence[Drafted], reject_weight: float
 ) -> Iterator[tuple[list[float], list[float]]]:
-    """A draft from each place of a held-out text on: the survival that is known behind each token, and its label.
+    """A draft from each place of a held-out text on: the survival that is known after each token, and its label.
 
     The last drafted token is not scored yet when the rule decides, so its value is the product of those before.
     """

@@ -137,7 +137,7 @@ def fit_classifier(
 
 
 def steps_of(position: Position, follow: int, top: int) -> Iterator[tuple[tuple[float, ...], float]]:
-    """Features and label of each step, 1 up to the first rejection; follow: how many tokens of the answer are behind it.
+    """Features and label of each step, 1 up to the first rejection; follow: how many tokens of the answer are after it.
 
     A step without a law (lookup) has none.
     """
@@ -157,7 +157,7 @@ def _steps(answer: TracedAnswer, top: int) -> Iterator[list[tuple[tuple[float, .
 
 
 def _up_to_rejection(steps: Sequence[tuple[tuple[float, ...], float]]) -> Iterator[tuple[tuple[float, ...], float]]:
-    """What comes behind the first rejection is in vain whatever it is, and not learnt from."""
+    """What comes after the first rejection is in vain whatever it is, and not learnt from."""
     for step in steps:
         yield step
         if not step[1]:

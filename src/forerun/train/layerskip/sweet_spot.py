@@ -22,7 +22,7 @@ from ..data.examples import Example
 
 @dataclass(frozen=True, slots=True)
 class Place:
-    """What drafting `length` tokens behind `exit_layer` gave.
+    """What drafting `length` tokens after `exit_layer` gave.
 
     draft_cost is c, a drafted token's forward over a plain one. Of `prompts` texts, `equal` were the plain ones; in other
     formats than float32 a near-tie may fall otherwise when more rows are computed together.

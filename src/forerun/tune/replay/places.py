@@ -13,7 +13,7 @@ from .round_costs import RoundCosts
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Place:
-    """What can be drafted behind a known token. path: the nodes that the answer went on with, one a step from the first on.
+    """What can be drafted after a known token. path: the nodes that the answer went on with, one a step from the first on.
 
     left: what asking for one more step takes, which comes to nothing; left_seconds: its time.
     """

@@ -28,7 +28,7 @@ Observe = Callable[[Sequence[Step], Round], None]
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Simulated:
-    """What a policy's rounds came to. seconds and plain_seconds are in the costs' own unit, behind each first token."""
+    """What a policy's rounds came to. seconds and plain_seconds are in the costs' own unit, after each first token."""
 
     stats: Stats
     seconds: float
@@ -109,7 +109,7 @@ class Replay:
         return self._found(stats, 0)
 
     def places(self, number: int) -> Sequence[Place]:
-        """What can be drafted in an answer, behind each of its tokens but the last."""
+        """What can be drafted in an answer, after each of its tokens but the last."""
         return self._places[number]
 
     def agreed(self, number: int) -> list[int]:
@@ -137,10 +137,10 @@ class Replay:
         return Simulated(stats, stats.decode_seconds, self._plain, clipped)
 
     def _round(self, answer: TracedAnswer, place: Place, known: int, length: int, reads: bool) -> Round:
-        """The round of so many steps behind so many known tokens; reads: its drafter reads the prompt first."""
+        """The round of so many steps after so many known tokens; reads: its drafter reads the prompt first."""
         drafted, path = place.steps[:length], place.path[:length]
         tokens = answer.tokens[known : known + len(path) + 1]
-        # behind an accepted end of sequence the target adds a token that nobody sees
+        # after an accepted end of sequence the target adds a token that nobody sees
         verdict = Verdict(path, tokens if len(tokens) > len(path) else (*tokens, tokens[-1]))
         reading = self.costs.read_ms(len(answer.prompt)) / 1e3 if reads else 0.0
         drafting = reading + sum(step.forward_seconds for step in drafted)
@@ -155,7 +155,7 @@ class Replay:
         return sum(self._verify_ms(1, _prefix(answer, known)) for known in range(1, len(answer.tokens)))
 
     def ways(self, number: int, known: int, read: bool) -> Iterator[tuple[float, int, bool]]:
-        """Seconds of a round at a place by draft length, and whether the drafter has read the prompt behind it."""
+        """Seconds of a round at a place by draft length, and whether the drafter has read the prompt after it."""
         answer, place = self.trace.answers[number], self._places[number][known - 1]
         for length in range(len(place.steps) + 1):
             pays = any(map(self.costs.pays, place.steps[:length]))

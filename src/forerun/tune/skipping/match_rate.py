@@ -107,7 +107,7 @@ class PlanCost:
 
 
 def measure_plan_cost(runner: Runner, ids: Sequence[int], repeats: int = 7) -> PlanCost:
-    """Time one row behind a text whole, without attention and without MLPs, in turns; medians of `repeats` turns each."""
+    """Time one row after a text whole, without attention and without MLPs, in turns; medians of `repeats` turns each."""
     every = frozenset(range(runner.num_layers))
     plans = {"whole": FULL, "attention": LayerPlan(attention=every), "mlp": LayerPlan(mlp=every)}
     times: dict[str, list[float]] = {name: [] for name in plans}
