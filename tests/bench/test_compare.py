@@ -86,8 +86,8 @@ def test_a_lossy_verifier_is_called_a_bug(engine: forerun.Engine, monkeypatch: p
         verdict = verify(draft, *rest)
         return Verdict((0,), (draft.tokens[0], verdict.tokens[0])) if len(draft) else verdict
 
-    verify: Callable[..., Verdict] = forerun.core.decode.__globals__["verify"]
-    monkeypatch.setitem(forerun.core.decode.__globals__, "verify", gullible)
+    verify: Callable[..., Verdict] = forerun.decode.__globals__["verify"]
+    monkeypatch.setitem(forerun.decode.__globals__, "verify", gullible)
     found = compare([engine.using("self", drafter_options={"exit_layer": 1})], ASKED, OPTIONS, repeats=1)[0]
 
     assert not found.identical
