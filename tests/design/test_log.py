@@ -110,7 +110,7 @@ def test_the_walk_emits_what_decoding_emits(engine: Engine, k: int) -> None:
     drafting = engine.using("self", drafter_options={"exit_layer": 3}, policy_options={"k": k})
     result = drafting.generate(prompt, max_new_tokens=60, ignore_eos=True)
     logged = Logged((*prompt, *result.ids), len(prompt))
-    with drafting.lent(prompt) as (_, drafter):
+    with drafting.borrow(prompt) as (_, drafter):
         ((right, _),) = drive(hear(drafter, logged))
     emitted = walk(right, k)
     assert 0 < sum(right) < len(right)
@@ -122,7 +122,7 @@ def test_a_draft_that_is_the_target_is_always_right(engine: Engine) -> None:
     prompt = [3, 1, 4, 1, 5, 9]
     answer = engine.generate(prompt, max_new_tokens=20, ignore_eos=True).ids
     drafting = engine.using("draft_model", drafter_options={"model": tiny_model("llama")})
-    with drafting.lent(prompt) as (_, drafter):
+    with drafting.borrow(prompt) as (_, drafter):
         ((right, nats),) = drive(hear(drafter, Logged((*prompt, *answer), len(prompt))))
     assert right == [True] * 19
     assert nats is not None
@@ -131,7 +131,7 @@ def test_a_draft_that_is_the_target_is_always_right(engine: Engine) -> None:
 
 def test_a_token_that_the_draft_cant_say_leaves_no_perplexity(engine: Engine) -> None:
     drafting = engine.using("draft_model", drafter_options={"model": tiny_model("llama", vocab_size=50)})
-    with drafting.lent(()) as (_, drafter):
+    with drafting.borrow(()) as (_, drafter):
         ((right, nats),) = drive(hear(drafter, Logged((1, 2, 3, 4, 5, 6, 49, 3), 5)))
         ((_, none),) = drive(hear(drafter, Logged((1, 2, 3, 4, 5, 6, 7, 96), 5)))
     assert len(right) == 2

@@ -20,7 +20,7 @@ def drafted(
     """The first levels of a draft after these tokens, the last of which is pending."""
 
     async def steps() -> AsyncGenerator[list[Step]]:
-        with engine.lent(ids) as (sequence, drafter):
+        with engine.borrow(ids) as (sequence, drafter):
             await sequence.sync(ids[:-1], drafter.taps)
             found: list[Step] = []
             async for step in drafter.draft(Context(list(ids), Seeded(4), sampling, **more)):

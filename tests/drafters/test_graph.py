@@ -186,7 +186,7 @@ def test_the_draft_ends_where_the_draft_models_context_does() -> None:
     ids = [*IDS, 1]
 
     async def steps(text: list[int]) -> AsyncGenerator[int]:
-        with engine.lent(text) as (sequence, drafter):
+        with engine.borrow(text) as (sequence, drafter):
             await sequence.sync(text[:-1])
             yield len([step async for step in drafter.draft(Context(list(text), Seeded(0)))])
 

@@ -16,7 +16,7 @@ from forerun.drafters.graph_lossy import stochastic
 from forerun.drafters.hybrid import Hybrid
 from forerun.engine.methods import REGISTERED
 from forerun.errors import UnsupportedOption
-from forerun.models.packed.pool import Pool
+from forerun.models.packed.pool import SequencePool
 from forerun.models.packed.runner import HFRunner
 from forerun.testing import tiny_model
 
@@ -45,13 +45,13 @@ class Scripted(Drafter):
 
 @pytest.fixture(scope="module")
 def parts() -> Parts:
-    small = Pool(HFRunner(tiny_model("llama", seed=7, num_hidden_layers=1)), drafting=True)
+    small = SequencePool(HFRunner(tiny_model("llama", seed=7, num_hidden_layers=1)), drafting=True)
     identity = Identity("llama", 4, 32, 97, "0" * 16)
-    return Parts(Pool(HFRunner(tiny_model("llama"))), identity, None, lambda model: (small, None))
+    return Parts(SequencePool(HFRunner(tiny_model("llama"))), identity, None, lambda model: (small, None))
 
 
 def built(parts: Parts, **options: Any) -> Drafter:
-    return DRAFTERS.check("hybrid", options).build(parts, **options)(parts.target.take())
+    return DRAFTERS.check("hybrid", options).build(parts, **options)(parts.target.acquire())
 
 
 def drafted(drafter: Drafter) -> list[tuple[int, int]]:

@@ -178,7 +178,7 @@ def test_a_branch_has_the_rows_that_a_chain_of_its_tokens_has(
         path = paths(draft)[parent]
 
         async def rows(path: tuple[int, ...] = path) -> AsyncGenerator[torch.Tensor]:
-            with engine.lent(IDS) as (sequence, drafter):
+            with engine.borrow(IDS) as (sequence, drafter):
                 await sequence.sync(IDS[:-1], drafter.taps)
                 inner = vars(drafter)["inner"]
                 await inner.begin(Context(list(IDS), Seeded(0), sampling))
@@ -233,7 +233,7 @@ def test_a_vocabulary_that_the_processors_empty_ends_the_tree(tmp_path: Path) ->
 
 def test_it_reads_a_text_as_the_drafter_that_it_branches() -> None:
     async def rows(engine: Engine) -> AsyncGenerator[torch.Tensor]:
-        with engine.lent(IDS) as (_, drafter):
+        with engine.borrow(IDS) as (_, drafter):
             yield (await drafter.read(IDS, 4)).logits
 
     chain = load(target(), drafter="draft_model", drafter_options={"model": small()})
@@ -272,11 +272,11 @@ def test_what_can_not_be_built_is_refused(options: dict[str, Any], message: str)
 
 def test_a_drafter_without_a_law_says_so_where_it_is_asked_to_branch() -> None:
     async def begun() -> AsyncGenerator[Any]:
-        with load(target(), drafter="lookup").lent(IDS) as (_, drafter):
+        with load(target(), drafter="lookup").borrow(IDS) as (_, drafter):
             yield await drafter.begin(Context(list(IDS), Seeded(0)))
 
     async def extended() -> AsyncGenerator[Any]:
-        with load(target(), drafter="lookup").lent(IDS) as (_, drafter):
+        with load(target(), drafter="lookup").borrow(IDS) as (_, drafter):
             yield await drafter.extend([1], [ROOT])
 
     for source in (begun(), extended()):

@@ -14,7 +14,7 @@ from forerun.core.identity import Identity
 from forerun.drafters.base import Parts
 from forerun.drafters.tree_prices import BUDGET, Pricing, pricing, read_costs, row_prices
 from forerun.errors import UnsupportedOption
-from forerun.models.packed.pool import Pool
+from forerun.models.packed.pool import SequencePool
 from forerun.models.packed.runner import HFRunner
 from forerun.testing import tiny_model
 
@@ -24,7 +24,7 @@ CAPACITY = 256
 @pytest.fixture(scope="module")
 def parts() -> Parts:
     identity = Identity("llama", 4, 32, 97, "0" * 16)
-    return Parts(Pool(HFRunner(tiny_model("llama"), "tiny")), identity, None, lambda name: pytest.fail(name))
+    return Parts(SequencePool(HFRunner(tiny_model("llama"), "tiny")), identity, None, lambda name: pytest.fail(name))
 
 
 def node_prices(parts: Parts, budget: int, least: float, costs: str) -> tuple[float, ...]:
@@ -122,7 +122,7 @@ def test_numbers_out_of_range_are_refused(parts: Parts, budget: int, least: floa
 
 
 def test_a_small_context_holds_a_small_tree(parts: Parts) -> None:
-    small = Pool(HFRunner(tiny_model("llama", max_position_embeddings=9)))
+    small = SequencePool(HFRunner(tiny_model("llama", max_position_embeddings=9)))
     assert len(node_prices(Parts(small, parts.identity, None, parts.load), 0, 0.0, "")) == 8
 
 

@@ -29,7 +29,7 @@ def chain(target: TableSequence) -> Drafter:
 
 
 class Shelf:
-    """In the place of a Pool."""
+    """In the place of a SequencePool."""
 
     identity = None
 

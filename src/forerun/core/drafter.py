@@ -64,4 +64,4 @@ class Drafter(ABC):
         raise UnsupportedOption(f"a {type(self).__name__} can't read a text in one pass; {WITH_LAW}")
 
     def close(self) -> None:  # noqa: B027
-        """The request ended: give back what other requests can use. Called once; most drafters hold nothing."""
+        """The request ended: release what other requests can use. Called once; most drafters hold nothing."""

@@ -76,7 +76,7 @@ def _heard(drafting: Engine, candidate: Candidate, log: Sequence[Logged], tick: 
 
 def _read(drafting: Engine, candidate: Candidate, log: Sequence[Logged]) -> Iterator[tuple[list[bool], float | None]]:
     for one in log:
-        with drafting.lent(one.ids[: one.start]) as (_, drafter):
+        with drafting.borrow(one.ids[: one.start]) as (_, drafter):
             try:
                 yield from drive(hear(drafter, one))
             except ValueError as error:

@@ -114,7 +114,7 @@ def design(engine: Engine, setup: Setup, tick: Callable[[], None] = lambda: None
     with ExitStack() as stack:
         drafts = list(_untrained(engine, setup, shapes, prefix))
         for number, one in enumerate(setup.candidates):
-            _, drafter = stack.enter_context(one.on(engine).lent(()))
+            _, drafter = stack.enter_context(one.on(engine).borrow(()))
             drafts.append((_key(number, one), drafter))
         measured = measure(engine.runner, drafts, (engine.name, setup.weights), prefix, tick, setup.repeats)
     times = {

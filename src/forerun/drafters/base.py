@@ -15,21 +15,21 @@ from ..core.drafter import Drafter
 from ..core.identity import Identity
 from ..core.registry import Registry
 from ..models.packed.plan import FULL, LayerPlan
-from ..models.packed.pool import Pool
+from ..models.packed.pool import SequencePool
 from ..models.packed.runner import Runner
 from ..models.packed.sequence import Sequence
 
 DrafterFactory = Callable[[Sequence], Drafter]
 
 
-def drafting_pool(runner: Runner, identity: Identity | None = None, plan: LayerPlan = FULL) -> Pool:
-    return Pool(runner, drafting=True, identity=identity, plan=plan)
+def drafting_pool(runner: Runner, identity: Identity | None = None, plan: LayerPlan = FULL) -> SequencePool:
+    return SequencePool(runner, drafting=True, identity=identity, plan=plan)
 
 
 class OpenPool(Protocol):
     """drafting_pool, or one that remembers what it opened."""
 
-    def __call__(self, runner: Runner, identity: Identity | None = None, plan: LayerPlan = FULL) -> Pool: ...
+    def __call__(self, runner: Runner, identity: Identity | None = None, plan: LayerPlan = FULL) -> SequencePool: ...
 
 
 @dataclass(frozen=True, slots=True)
@@ -41,10 +41,10 @@ class Parts:
     sequences and its vocabulary; open_pool gives sequences of a runner, under a plan of weights and head.
     """
 
-    target: Pool
+    target: SequencePool
     identity: Identity
     vocabulary: dict[str, int] | None
-    load: Callable[[Any], tuple[Pool, dict[str, int] | None]]
+    load: Callable[[Any], tuple[SequencePool, dict[str, int] | None]]
     encode: Callable[[str], list[int]] | None = None
     open_pool: OpenPool = drafting_pool
 

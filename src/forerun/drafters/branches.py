@@ -34,7 +34,7 @@ class Branch:
 def branching(parts: Parts, name: str, of: str, options: Mapping[str, Any]) -> DrafterFactory:
     """The factory of the drafter that `name` branches. Raises UnsupportedOption where that one has no law to branch from."""
     make: DrafterFactory = DRAFTERS.check(of, options).build(parts, **options)
-    drafter = make(parts.target.take())
+    drafter = make(parts.target.acquire())
     drafter.close()
     if not drafter.branches:
         raise UnsupportedOption(f"drafter {name!r} can't branch drafter {of!r}, which has no law; {WITH_LAW}")

@@ -24,7 +24,7 @@ from ..core.values import Context, Step
 from ..errors import UnsupportedOption
 from ..models.files.draft import read_draft
 from ..models.packed.plan import FULL, LayerPlan
-from ..models.packed.pool import Pool
+from ..models.packed.pool import SequencePool
 from ..models.packed.sequence import Sequence, shared_prefix
 from .base import DRAFTERS, DrafterFactory, Parts
 from .chain import chained
@@ -39,7 +39,7 @@ class ModelDraft(Drafter):
 
     """shared: the ids that both models have. width: how many the target has, where the draft model has fewer."""
 
-    def __init__(self, pool: Pool, shared: int, told: str = "", width: int | None = None) -> None:
+    def __init__(self, pool: SequencePool, shared: int, told: str = "", width: int | None = None) -> None:
         if pool.identity is not None:
             self.identity = f"draft_model of weights {pool.identity.weights}{told}"
         self._pool = pool
@@ -67,7 +67,7 @@ class ModelDraft(Drafter):
 
     def _taken(self, ids: Series[int]) -> Sequence:
         if self._sequence is None:
-            self._sequence = self._pool.take(ids)
+            self._sequence = self._pool.acquire(ids)
         return self._sequence
 
     async def extend(self, tokens: Series[int], parents: Series[int]) -> Rows | None:
@@ -104,7 +104,7 @@ class ModelDraft(Drafter):
 
     def close(self) -> None:
         if self._sequence is not None:
-            self._pool.give(self._sequence)
+            self._pool.release(self._sequence)
 
 
 @DRAFTERS("draft_model", source="Leviathan et al., arXiv 2211.17192; Chen et al., arXiv 2302.01318")

@@ -22,7 +22,7 @@ from ..core.values import Context, Step
 from ..models.files.adapter import read_adapter
 from ..models.lean.adapter_runner import AdapterRunner
 from ..models.packed.plan import LayerPlan
-from ..models.packed.pool import Pool
+from ..models.packed.pool import SequencePool
 from ..models.packed.sequence import Sequence, shared_prefix
 from .base import DRAFTERS, DrafterFactory, Parts
 from .chain import chained
@@ -35,7 +35,7 @@ class AheadDraft(Drafter):
 
     branches = True
 
-    def __init__(self, target: Sequence, pool: Pool, exit_layer: int, identity: str = "") -> None:
+    def __init__(self, target: Sequence, pool: SequencePool, exit_layer: int, identity: str = "") -> None:
         self.taps = frozenset({exit_layer})
         self.identity = identity
         self._target, self._pool, self._exit = target, pool, exit_layer
@@ -53,7 +53,7 @@ class AheadDraft(Drafter):
 
     def _taken(self, ids: Series[int]) -> Sequence:
         if self._own is None:
-            self._own = self._pool.take(ids)
+            self._own = self._pool.acquire(ids)
         return self._own
 
     async def begin(self, context: Context) -> Rows | None:
@@ -94,7 +94,7 @@ class AheadDraft(Drafter):
 
     def close(self) -> None:
         if self._own is not None:
-            self._pool.give(self._own)
+            self._pool.release(self._own)
 
 
 @final
@@ -103,7 +103,7 @@ class ExitDraft(Drafter):
 
     branches = True
 
-    def __init__(self, target: Sequence, pool: Pool, exit_layer: int, identity: str = "") -> None:
+    def __init__(self, target: Sequence, pool: SequencePool, exit_layer: int, identity: str = "") -> None:
         self.taps = frozenset({exit_layer})
         self.identity = identity
         self._target, self._pool, self._exit = target, pool, exit_layer
@@ -118,7 +118,7 @@ class ExitDraft(Drafter):
 
     def _taken(self, ids: Series[int]) -> Sequence:
         if self._own is None:
-            self._own = self._pool.take(ids)
+            self._own = self._pool.acquire(ids)
         return self._own
 
     async def begin(self, context: Context) -> Rows | None:
@@ -147,7 +147,7 @@ class ExitDraft(Drafter):
 
     def close(self) -> None:
         if self._own is not None:
-            self._pool.give(self._own)
+            self._pool.release(self._own)
 
 
 KINDS = {"state": ExitDraft, "state+token": AheadDraft}

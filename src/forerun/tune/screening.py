@@ -83,7 +83,7 @@ def read_answers(engine: Engine, answers: Sequence[Recorded]) -> dict[str, Any]:
     with ExitStack() as stack:
         stack.callback(batch.close)
         for number, answer in enumerate(answers):
-            _, drafter = stack.enter_context(engine.lent(answer.ids[: answer.start]))
+            _, drafter = stack.enter_context(engine.borrow(answer.ids[: answer.start]))
             batch.add(number, _read(drafter, answer))
         for event in batch.run():
             if event.error is not None:

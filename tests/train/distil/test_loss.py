@@ -21,7 +21,7 @@ from forerun.drafters.chain import next_step
 from forerun.models.files.adapter import write_adapter
 from forerun.models.lean.adapter_runner import AdapterRunner
 from forerun.models.lean.runner import LeanRunner
-from forerun.models.packed.pool import Pool
+from forerun.models.packed.pool import SequencePool
 from forerun.models.packed.runner import HFRunner
 from forerun.models.packed.sequence import Sequence
 from forerun.testing import VOCABULARY, tiny_model
@@ -84,7 +84,7 @@ def drafted_rows(
         return replace(step, tokens=(ids[len(context.ids) + len(drafted)],))
 
     monkeypatch.setattr(chain, "next_step", told)
-    pool = Pool(AdapterRunner(file_of(adapter), runner), drafting=True)
+    pool = SequencePool(AdapterRunner(file_of(adapter), runner), drafting=True)
     target = Sequence(runner)
     drafter = exit_adapter.KINDS[adapter.shape.inputs](target, pool, adapter.shape.exit_layer)
     rows: dict[tuple[int, int], Tensor] = {}

@@ -36,7 +36,7 @@ def example(answer: Sequence[int], prompt: Sequence[int] = (1, 2, 3)) -> Example
 
 def examined(built: Engine, one: Example, sampling: Sampling, mixing: float, seed: int) -> Drafted:
     async def source() -> AsyncGenerator[Drafted]:
-        with built.lent(one.ids) as (target, drafter):
+        with built.borrow(one.ids) as (target, drafter):
             yield await examine(target, drafter, one, sampling, mixing, Seeded(seed))
 
     return next(drive(source()))

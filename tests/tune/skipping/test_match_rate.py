@@ -80,7 +80,7 @@ def _first_draft(engine: forerun.Engine, ids: list[int]) -> int:
     from forerun.core.drive import drive
     from forerun.core.values import Context, Sampling
 
-    with engine.lent(ids) as (target, drafter):
+    with engine.borrow(ids) as (target, drafter):
 
         async def steps() -> object:
             await target.sync(ids[:-1])

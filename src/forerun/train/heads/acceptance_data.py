@@ -82,7 +82,7 @@ def collect(
 async def _source(
     engine: Engine, example: Example, sampling: Sampling, mixing: float, chance: Chance
 ) -> AsyncGenerator[Drafted]:
-    with engine.lent(example.ids[: example.start]) as (target, drafter):
+    with engine.borrow(example.ids[: example.start]) as (target, drafter):
         yield await examine(target, drafter, example, sampling, mixing, chance)
 
 

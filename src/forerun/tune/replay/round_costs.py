@@ -185,7 +185,7 @@ def measure(
 
 def _chains_of(engine: Engine, prompt: Sequence[int]) -> tuple[Engine, Engine | None]:
     """The engine of the chains, and that of the trees where the engine's drafter branches another one."""
-    with engine.lent(prompt) as (_, drafter):
+    with engine.borrow(prompt) as (_, drafter):
         if drafter.inner is None:
             return engine, None
 
