@@ -9,8 +9,8 @@ import sys
 import pytest
 
 from forerun.cli import run
-from forerun.cli.screen import note, show, show_json, show_table, write
 from forerun.cli.streams import end_output, settle_streams
+from forerun.cli.terminal import note, show, show_json, show_table, write
 
 TEXT = "héllo ∞"
 

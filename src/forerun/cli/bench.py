@@ -24,10 +24,10 @@ from ..engine.system.file import read_system
 from ..errors import UnsupportedOption
 from ..plotting import check_plotting
 from .flags import request_flags, takes
-from .given import OPENING, PLAIN, Model, Raw, measured_with, open_engine
 from .output import check_file, check_folder, write_text
-from .screen import note, progress, show, show_table
-from .tuned import SystemFile, opened_as, tell_departures
+from .shared_options import OPENING, PLAIN, Model, Raw, measured_with, open_engine
+from .system_choice import SystemFile, opening_of, tell_departures
+from .terminal import note, progress, show, show_table
 
 Suite = Annotated[Path, typer.Option(help="Prompts in Spec-Bench's JSON lines.", show_default=False)]
 JsonFile = Annotated[Path | None, typer.Option("--json", help="Write everything measured to this file.")]
@@ -68,7 +68,7 @@ def bench(
     items, entrants = read_suite(suite, per_category, split(categories)), read_entrants(split(methods))
     if system is not None:
         entrants.append(read_system(system))
-        given = opened_as(entrants[-1], given)
+        given = opening_of(entrants[-1], given)
     choices = [peer_choice(peer) for peer in split(peers)]
     pythons = pairs(peer_python, "--peer-python", [choice.label for choice in choices])
     models = pairs(peer_model, "--peer-model", ["gguf", "hf"])

@@ -14,8 +14,8 @@ from ..core.cost import Cost, Costs, draft_ratio
 from ..engine.conditions import conditions
 from ..models.packed.plan import LayerPlan
 from .flags import takes
-from .given import OPENING, PLAIN, AsJson, Model, open_engine
-from .screen import note, progress, show, show_json, show_table
+from .shared_options import OPENING, PLAIN, AsJson, Model, open_engine
+from .terminal import note, progress, show, show_json, show_table
 from .values import parse
 
 LENGTHS = (1, 2, 3, 4, 5, 7, 9)

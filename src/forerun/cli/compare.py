@@ -20,10 +20,10 @@ from ..engine.methods import DEFAULT_DRAFTER, DEFAULT_POLICY
 from ..engine.options import Options
 from ..engine.prompts.questions import Question, read_questions
 from .flags import request_flags, request_of, takes
-from .given import OPENING, RESERVED, AsJson, Drafter, Model, Policy, Raw
 from .method import method_flags
-from .screen import note, progress, show, show_json, show_table
-from .tuned import SystemFile, choice_of
+from .shared_options import OPENING, RESERVED, AsJson, Drafter, Model, Policy, Raw
+from .system_choice import SystemFile, choice_of
+from .terminal import note, progress, show, show_json, show_table
 
 UNTIMED = ("speculate", "logprobs", "processed_logprobs")
 # texts of every checkpoint are measured to the same length

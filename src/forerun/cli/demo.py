@@ -15,9 +15,9 @@ from ..engine.engine import Engine
 from ..engine.prompts.questions import has_chat_template
 from .compare import own_questions
 from .conclusion import conclusion
-from .given import PLAIN, open_engine
 from .method import Method
-from .screen import note, progress, show, show_table, write
+from .shared_options import PLAIN, open_engine
+from .terminal import note, progress, show, show_table, write
 
 MODEL = "smollm2"
 KINDS = {"repeating": "answers that repeat the prompt", "open": "open questions"}

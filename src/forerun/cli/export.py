@@ -9,8 +9,8 @@ from typing import Annotated
 import typer
 
 from ..export.draft import export_draft
-from .given import AsJson, Model
-from .screen import note, show, show_json
+from .shared_options import AsJson, Model
+from .terminal import note, show, show_json
 
 export = typer.Typer(
     name="export", help="Write a part of a model as a checkpoint that other engines read.", no_args_is_help=True

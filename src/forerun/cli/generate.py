@@ -16,10 +16,10 @@ from ..engine.methods import DEFAULT_DRAFTER, DEFAULT_POLICY
 from ..engine.prompts.questions import Question, has_chat_template
 from ..errors import UnsupportedOption
 from .flags import request_flags, request_of, takes
-from .given import OPENING, RESERVED, AsJson, Drafter, Model, Policy, Raw
 from .method import method_flags
-from .screen import note, show, show_json, write
-from .tuned import SystemFile, choice_of
+from .shared_options import OPENING, RESERVED, AsJson, Drafter, Model, Policy, Raw
+from .system_choice import SystemFile, choice_of
+from .terminal import note, show, show_json, write
 
 
 @takes(*OPENING, *request_flags(), *method_flags(RESERVED))

@@ -14,9 +14,9 @@ from ..families.table import read_table
 from ..families.trial import REFUSED, RUNS, UNMADE, WRONG
 from ..models.files.locate import BUNDLED, locate
 from .flags import spelling
-from .given import AsJson
 from .method import KINDS
-from .screen import note, show, show_json, show_table
+from .shared_options import AsJson
+from .terminal import note, show, show_json, show_table
 from .values import words
 
 RESULTS = {RUNS: "yes", REFUSED: "no", UNMADE: "not tried", WRONG: "no"}

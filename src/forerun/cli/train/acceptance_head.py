@@ -13,10 +13,10 @@ from ...train.heads.acceptance import HeadRecipe
 from ...train.heads.acceptance_data import LEAST_PROMPT, sampling_of
 from ...train.heads.acceptance_run import HeadRun, train_head
 from ..flags import recipe_flags, recipe_of, takes
-from ..given import OPENING, OWN, AsJson, Drafter, Model, open_engine
 from ..method import method_flags, method_of
 from ..output import check_folder
-from ..screen import progress, show, show_json
+from ..shared_options import OPENING, OWN, AsJson, Drafter, Model, open_engine
+from ..terminal import progress, show, show_json
 from .lines import SkipBad, counting, read_data, skipped_as_dict
 
 HELP = {

@@ -11,7 +11,7 @@ from ...train.distil.adapter import shape_like
 from ...train.distil.adapter_run import train_adapter
 from ...train.distil.loop import DistilRecipe
 from ..flags import recipe_flags, recipe_of, takes
-from ..given import OPENING, AsJson, Model
+from ..shared_options import OPENING, AsJson, Model
 from . import distil
 
 HELP = {

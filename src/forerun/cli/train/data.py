@@ -14,9 +14,9 @@ from ...train.data.answers import AnswerOptions, answer
 from ...train.data.prompts import PromptOptions, read_openings, sample_prompts, texts_of
 from ...train.data.states import StateStore
 from ..flags import request_flags, takes
-from ..given import OPENING, PLAIN, AsJson, Model, open_engine
 from ..output import check_lines
-from ..screen import note, progress, show, show_json
+from ..shared_options import OPENING, PLAIN, AsJson, Model, open_engine
+from ..terminal import note, progress, show, show_json
 from ..values import parse
 from .lines import SkipBad, counting, skipped_as_dict, tell_skipped
 

@@ -11,9 +11,9 @@ import typer
 from ...traces.read import read_trace
 from ...train.heads.disco import DiscoRecipe, DiscoRun, train_disco
 from ..flags import recipe_flags, recipe_of, takes
-from ..given import AsJson
 from ..output import check_folder
-from ..screen import progress, show, show_json
+from ..shared_options import AsJson
+from ..terminal import progress, show, show_json
 
 HELP = {
     "top": "How many of a law's largest probabilities are read.",

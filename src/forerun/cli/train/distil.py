@@ -18,9 +18,9 @@ from ...train.distil.loop import DistilRecipe, Progress
 from ...train.distil.run import Begin, DistilReport, DistilRun, Shape
 from ...train.workplace import check_output
 from ..flags import flag
-from ..given import PLAIN, open_engine
 from ..output import check_folder
-from ..screen import note, progress, show, show_json
+from ..shared_options import PLAIN, open_engine
+from ..terminal import note, progress, show, show_json
 from .lines import HELP as SKIPPING
 from .lines import counting, read_data, skipped_as_dict
 

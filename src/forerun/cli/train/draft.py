@@ -12,7 +12,7 @@ from ...train.distil.draft_init import Cut
 from ...train.distil.draft_run import train_draft
 from ...train.distil.loop import DistilRecipe
 from ..flags import recipe_flags, recipe_of, takes
-from ..given import OPENING, AsJson, Model
+from ..shared_options import OPENING, AsJson, Model
 from ..values import parse
 from . import distil
 

@@ -17,9 +17,9 @@ from ...train.layerskip.run import check_training, train
 from ...train.layerskip.settings import Settings
 from ...train.workplace import check_output
 from ..flags import flag, takes
-from ..given import AsJson, Model
 from ..output import check_folder
-from ..screen import note, progress, show, show_json
+from ..shared_options import AsJson, Model
+from ..terminal import note, progress, show, show_json
 from .lines import SkipBad, counting, read_data, skipped_as_dict
 
 RECIPE = tuple(

@@ -12,7 +12,7 @@ from ...engine.prompts.questions import has_chat_template
 from ...jsonl import Skipped
 from ...train.data.examples import Example, read_examples
 from ...train.data.turns import turn_end
-from ..screen import note
+from ..terminal import note
 
 HELP = "Leave out lines that can't be used, and say how many and why the first."
 SkipBad = Annotated[bool, typer.Option("--skip-bad", help=HELP)]

@@ -21,9 +21,9 @@ from ...train.layerskip.quality import Quality, exact_answers, exit_qualities, n
 from ...train.layerskip.sweet_spot import Place, default_exits, places, prompt_of
 from ...train.plots import write_plots
 from ..flags import takes
-from ..given import OPENING, PLAIN, AsJson, Model, measured_with, open_engine
 from ..output import check_folder, write_text
-from ..screen import finite, note, progress, show_json
+from ..shared_options import OPENING, PLAIN, AsJson, Model, measured_with, open_engine
+from ..terminal import finite, note, progress, show_json
 from ..values import at_least, parse
 from .lines import SkipBad, counting, read_data, skipped_as_dict
 from .tables import show_report

@@ -26,10 +26,10 @@ from ...models.files.draft_shape import DraftShape
 from ...models.lean.runner import LeanRunner
 from ...plotting import check_plotting
 from ..flags import takes
-from ..given import OPENING, PLAIN, AsJson, Model, measured_with, open_engine
 from ..method import annotation_of
 from ..output import check_folder, write_text
-from ..screen import finite, note, progress, show, show_json, show_table
+from ..shared_options import OPENING, PLAIN, AsJson, Model, measured_with, open_engine
+from ..terminal import finite, note, progress, show, show_json, show_table
 from ..values import at_least, parse
 from .design_tables import candidates_table, depth_table, shapes_table
 

@@ -19,11 +19,11 @@ from ...tune.replay.report import FIXED, Variant, default_rules, report
 from ...tune.replay.round_costs import calibrated, costs_of
 from ...tune.replay.timing import time_rules
 from ..flags import takes
-from ..given import OPENING, AsJson, measured_with, open_engine
 from ..listing import listed
 from ..method import Method
 from ..output import check_folder, write_text
-from ..screen import finite, note, progress, show, show_json
+from ..shared_options import OPENING, AsJson, measured_with, open_engine
+from ..terminal import finite, note, progress, show, show_json
 from ..values import at_least
 from .policy_tables import show_report
 from .rounds import measured_rounds

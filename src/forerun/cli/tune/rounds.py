@@ -7,7 +7,7 @@ from collections.abc import Sequence
 from ...core.cost import Costs
 from ...engine.engine import Engine
 from ...tune.replay.round_costs import count_answers, measure, spread_out
-from ..screen import progress
+from ..terminal import progress
 
 COST_PROMPTS = 3
 

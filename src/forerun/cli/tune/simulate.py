@@ -17,9 +17,9 @@ from ...tune.replay.report import Variant, best_of, fixed_lengths, told
 from ...tune.replay.round_costs import RoundCosts, costs_of
 from ...tune.replay.simulate import Replay
 from ..flags import takes
-from ..given import RESERVED, AsJson, Policy
 from ..method import method_flags, method_of
-from ..screen import note, show, show_json, show_table
+from ..shared_options import RESERVED, AsJson, Policy
+from ..terminal import note, show, show_json, show_table
 from .policy_tables import COLUMNS, line
 
 TraceFile = Annotated[Path, typer.Argument(help="A file of forerun trace.", show_default=False, metavar="TRACE")]

@@ -16,10 +16,10 @@ from ...traces.read import TraceHeader
 from ...traces.record import read_prompts
 from ...traces.record import trace as make_trace
 from ..flags import takes
-from ..given import OPENING, RESERVED, AsJson, Drafter, Model, Raw, measured_with, open_engine
 from ..method import Method, method_flags, method_of
 from ..output import check_lines
-from ..screen import note, progress, show, show_json
+from ..shared_options import OPENING, RESERVED, AsJson, Drafter, Model, Raw, measured_with, open_engine
+from ..terminal import note, progress, show, show_json
 from ..values import at_least
 from .rounds import COST_PROMPTS, measured_rounds
 

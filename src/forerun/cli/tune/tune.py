@@ -24,9 +24,9 @@ from ...traces.record import read_prompts
 from ...tune.candidates import ADAPTER, DRAFT_MODEL, METHODS, Chosen
 from ...tune.setup import Setup, about_run, lines_of, split
 from ..flags import takes
-from ..given import OPENING, PLAIN, AsJson, Model, Raw, measured_with, open_engine
 from ..output import check_file, check_folder, write_text
-from ..screen import finite, note, show, show_json, show_table
+from ..shared_options import OPENING, PLAIN, AsJson, Model, Raw, measured_with, open_engine
+from ..terminal import finite, note, show, show_json, show_table
 from ..values import at_least
 
 if TYPE_CHECKING:

@@ -6,7 +6,7 @@ import sys
 
 import pytest
 
-from forerun.cli.screen import note, progress, show, show_json, show_table, write
+from forerun.cli.terminal import note, progress, show, show_json, show_table, write
 
 
 @pytest.fixture

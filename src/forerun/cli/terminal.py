@@ -45,12 +45,12 @@ def write(text: str, drafted: bool) -> None:
 
 def show_json(value: Any) -> None:
     """One JSON object on stdout; infinities and NaN become null, what the encoding can't hold becomes an escape."""
-    told = finite(value)
-    text = json.dumps(told, ensure_ascii=False, allow_nan=False)
+    printable = finite(value)
+    text = json.dumps(printable, ensure_ascii=False, allow_nan=False)
     try:
         text.encode(sys.stdout.encoding or "utf-8")
     except UnicodeEncodeError:
-        text = json.dumps(told, allow_nan=False)
+        text = json.dumps(printable, allow_nan=False)
     sys.stdout.write(text + "\n")
 
 

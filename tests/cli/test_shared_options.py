@@ -9,9 +9,9 @@ import pytest
 import forerun as library
 from forerun.bench import calibration
 from forerun.bench.calibration import Opened
-from forerun.cli import given as module
-from forerun.cli.given import OPENING, PLAIN, RESERVED, open_engine
+from forerun.cli import shared_options as module
 from forerun.cli.method import Method
+from forerun.cli.shared_options import OPENING, PLAIN, RESERVED, open_engine
 from forerun.core.cost import Cost, Costs, Point
 
 

@@ -15,7 +15,7 @@ from ..engine.conditions import conditions
 from ..engine.engine import Engine, load
 from .flags import flag
 from .method import Method
-from .screen import note
+from .terminal import note
 
 Model = Annotated[
     str, typer.Argument(help="A bundled name (smollm2), a directory, a GGUF file or a hub name.", show_default=False)

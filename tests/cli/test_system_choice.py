@@ -9,9 +9,9 @@ from typing import Any
 import pytest
 
 import forerun as library
-from forerun.cli import tuned as module
-from forerun.cli.given import OPENING
-from forerun.cli.tuned import opened_as
+from forerun.cli import system_choice as module
+from forerun.cli.shared_options import OPENING
+from forerun.cli.system_choice import opening_of
 from forerun.engine.system.file import write_system
 from forerun.engine.system.value import System, machine_of, target_of
 
@@ -134,11 +134,11 @@ def test_a_file_that_is_no_system_is_refused_before_the_model_is_loaded(
 def test_a_short_file_leaves_the_flags_as_they_are() -> None:
     given = {one.name: one.default for one in OPENING} | {"weights": "int8"}
 
-    assert opened_as(System("mine", "lookup"), given) == given
+    assert opening_of(System("mine", "lookup"), given) == given
 
 
 def test_a_flag_at_its_default_leaves_it_to_the_system(system: System) -> None:
     given = {one.name: one.default for one in OPENING}
 
-    assert opened_as(system, given) == given | {"dtype": "float32", "runner": "hf"}
-    assert opened_as(system, given | {"dtype": "bfloat16"})["dtype"] == "bfloat16"
+    assert opening_of(system, given) == given | {"dtype": "float32", "runner": "hf"}
+    assert opening_of(system, given | {"dtype": "bfloat16"})["dtype"] == "bfloat16"

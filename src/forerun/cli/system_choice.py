@@ -13,9 +13,9 @@ from ..engine.engine import Engine
 from ..engine.system.file import read_system
 from ..engine.system.value import FORM, System
 from ..errors import UnsupportedOption
-from .given import OPENING, PLAIN, open_engine
 from .method import KINDS, Method, method_of
-from .screen import note
+from .shared_options import OPENING, PLAIN, open_engine
+from .terminal import note
 
 SystemFile = Annotated[
     Path | None,
@@ -28,7 +28,7 @@ SystemFile = Annotated[
 
 @final
 @dataclass(frozen=True, slots=True)
-class Choice:
+class SystemChoice:
     """A method and the flags to open a model with; system is where they came from, if from a file."""
 
     method: Method
@@ -44,10 +44,12 @@ class Choice:
         return engine
 
 
-def choice_of(file: Path | None, drafter: str, policy: str, context: typer.Context, given: Mapping[str, Any]) -> Choice:
+def choice_of(
+    file: Path | None, drafter: str, policy: str, context: typer.Context, given: Mapping[str, Any]
+) -> SystemChoice:
     """What the flags choose. Raises UnsupportedOption where a method is chosen beside a system, and what method_of does."""
     if file is None:
-        return Choice(method_of(drafter, policy, given), given)
+        return SystemChoice(method_of(drafter, policy, given), given)
     written = [kind for kind in KINDS if _was_written(context, kind)]
     written += [key for key, value in given.items() if "__" in key and value is not None]
     if written:
@@ -55,10 +57,10 @@ def choice_of(file: Path | None, drafter: str, policy: str, context: typer.Conte
         raise UnsupportedOption(f"--system brings the drafter and the policy with their options; leave --{name} out")
     system = read_system(file)
     method = Method(system.drafter, system.policy, system.drafter_options, system.policy_options)
-    return Choice(method, opened_as(system, given), system)
+    return SystemChoice(method, opening_of(system, given), system)
 
 
-def opened_as(system: System, given: Mapping[str, Any]) -> dict[str, Any]:
+def opening_of(system: System, given: Mapping[str, Any]) -> dict[str, Any]:
     """The flags, with the system's dtype, weights and runner where a flag stands at its default."""
     defaults = {one.name: one.default for one in OPENING}
     asked = {name: None if given[name] == defaults[name] else given[name] for name in FORM}
