@@ -1,4 +1,4 @@
-"""What a contestant's samples amount to, on some prompts: rates, speed-ups, equality, acceptance.
+"""What a backend's samples amount to, on some prompts: rates, speed-ups, equality, acceptance.
 
 Each rate is there twice: the median over the prompts, and the total (all tokens over all seconds), which is what a user of
 this mixture of prompts gets. A speed-up is over plain decoding of the same weights, paired by prompt.
@@ -11,9 +11,9 @@ from dataclasses import dataclass
 from typing import Any
 
 from ..engine.stats import Stats
-from .contestant import Sample
+from .backend import Sample
 from .difference import shared_length
-from .figures import Figure, median_of, ratio_of_rates, ratio_of_sums
+from .intervals import Estimate, median_of, ratio_of_rates, ratio_of_sums
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -28,11 +28,11 @@ class Scores:
     plain: Sequence[Sample]
 
     @property
-    def tokens_per_second(self) -> Figure | None:
+    def tokens_per_second(self) -> Estimate | None:
         return median_of([rate for rate in (sample.tokens_per_second for sample in self.samples) if rate is not None])
 
     @property
-    def speedup(self) -> Figure | None:
+    def speedup(self) -> Estimate | None:
         """The median of the prompts' ratios."""
         if self.base is None:
             return None
@@ -42,20 +42,20 @@ class Scores:
         return median_of([a / b for a, b in rates if a is not None and b is not None])
 
     @property
-    def total_tokens_per_second(self) -> Figure | None:
+    def total_tokens_per_second(self) -> Estimate | None:
         return ratio_of_sums(*_totals(self.samples))
 
     @property
-    def total_speedup(self) -> Figure | None:
+    def total_speedup(self) -> Estimate | None:
         return None if self.base is None else ratio_of_rates(*_totals(self.samples), *_totals(self.base))
 
     @property
-    def against_plain(self) -> Figure | None:
+    def against_plain(self) -> Estimate | None:
         """Total tokens a second over those of forerun's plain decoding."""
         return ratio_of_rates(*_totals(self.samples), *_totals(self.plain))
 
     @property
-    def first_token_seconds(self) -> Figure | None:
+    def first_token_seconds(self) -> Estimate | None:
         return median_of([sample.first_seconds for sample in self.samples])
 
     @property
@@ -111,7 +111,7 @@ def _totals(samples: Sequence[Sample]) -> tuple[list[float], list[float]]:
     return [float(sample.decoded) for sample in samples], [sample.decode_seconds for sample in samples]
 
 
-def _named(name: str, figure: Figure | None) -> dict[str, Any]:
+def _named(name: str, figure: Estimate | None) -> dict[str, Any]:
     if figure is None:
         return {name: None, f"{name}_interval": None}
     return {name: round(figure.value, 4), f"{name}_interval": [round(figure.low, 4), round(figure.high, 4)]}

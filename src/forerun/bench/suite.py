@@ -1,6 +1,6 @@
 """A suite: prompts with categories, one JSON object a line, {"question_id", "category", "turns"}, as Spec-Bench has them.
 
-Only the first turn is asked, so that every contestant answers the very same prompt. MT-Bench's eight categories, of a few
+Only the first turn is asked, so that every backend answers the very same prompt. MT-Bench's eight categories, of a few
 prompts each, are pooled.
 """
 

@@ -16,7 +16,7 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import IO, Any, final
 
-from .contestant import PeerFailed
+from .backend import PeerFailed
 
 WORKERS = Path(__file__).parent / "workers"
 
@@ -29,7 +29,7 @@ class Worker:
         self._name = name
         variables = ("OMP_NUM_THREADS", "MKL_NUM_THREADS", "OPENBLAS_NUM_THREADS")
         environment = {**os.environ, **dict.fromkeys(variables, str(threads)), "TOKENIZERS_PARALLELISM": "false"}
-        command = [python, str(WORKERS / "wire.py"), str(file)]
+        command = [python, str(WORKERS / "protocol.py"), str(file)]
         pipe = subprocess.PIPE
         try:
             self._process = subprocess.Popen(

@@ -10,14 +10,14 @@ from typing import Annotated, Any
 import torch
 import typer
 
+from ..bench.benchmark import Benchmark
 from ..bench.calibration import Opened, calibrated, pad
-from ..bench.entrants import read_entrants
+from ..bench.methods import read_methods
 from ..bench.peer import PeerSettings, peer_choice
 from ..bench.peer_models import peer_models
 from ..bench.plots import write_plots
 from ..bench.predict import add_predictions
 from ..bench.report import by_category, overall
-from ..bench.session import Session
 from ..bench.suite import fingerprint, read_suite
 from ..core.cost import Cost
 from ..engine.system.file import read_system
@@ -65,10 +65,10 @@ def bench(
     **given: Any,
 ) -> None:
     """Measure methods and other engines on the same prompts, one after the other, in changing order."""
-    items, entrants = read_suite(suite, per_category, split(categories)), read_entrants(split(methods))
+    items, systems = read_suite(suite, per_category, split(categories)), read_methods(split(methods))
     if system is not None:
-        entrants.append(read_system(system))
-        given = opening_of(entrants[-1], given)
+        systems.append(read_system(system))
+        given = opening_of(systems[-1], given)
     choices = [peer_choice(peer) for peer in split(peers)]
     pythons = pairs(peer_python, "--peer-python", [choice.label for choice in choices])
     models = pairs(peer_model, "--peer-model", ["gguf", "hf"])
@@ -81,16 +81,16 @@ def bench(
         set_threads(threads)
     engine = open_engine(model, PLAIN, given)
     acting = engine.checkpoint_defaults.fields if given["generation_config"] else []
-    for entrant in entrants:
-        entrant.check(engine.identity)
-        tell_departures(entrant, engine, given)
+    for one in systems:
+        one.check(engine.identity)
+        tell_departures(one, engine, given)
     cost = _cost(Opened(model, engine, given["weights"])) if predict else None
     if choices:
         models = {**peer_models(model, peer_dtype), **models}
     settings = PeerSettings(models, torch.get_num_threads(), peer_dtype, pythons=pythons)
-    session = Session(engine, entrants, items, choices, settings, max_new_tokens, raw, given["generation_config"])
+    benchmark = Benchmark(engine, systems, items, choices, settings, max_new_tokens, raw, given["generation_config"])
     with progress("measuring", len(items)) as tick:
-        report = session.run(tick, lambda name: note(f"opening {name}"))
+        report = benchmark.run(tick, lambda name: note(f"opening {name}"))
     if cost is not None:
         add_predictions(report, cost)
     told = {"file": suite.name, "sha256": fingerprint(suite), "prompts": len(items)}

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 from typing import Any
 
-from ..bench.figures import Figure
+from ..bench.intervals import Estimate
 from .candidates import BRANCHED, EXIT, OFF, SKIP, Candidate
 from .run import NOT_ASKED, Outcome
 from .screening import LENGTHS
@@ -218,5 +218,5 @@ def _grid(outcome: Outcome) -> list[dict[str, Any]]:
     ]
 
 
-def _told(figure: Figure | None) -> str:
+def _told(figure: Estimate | None) -> str:
     return "nothing" if figure is None else f"{figure.value:.2f} ({figure.low:.2f} to {figure.high:.2f})"

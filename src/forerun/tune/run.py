@@ -12,7 +12,7 @@ from dataclasses import dataclass, replace
 from functools import partial
 from typing import Any, final
 
-from ..bench.figures import Figure
+from ..bench.intervals import Estimate
 from ..core.cost import Cost, Costs
 from ..engine.engine import Engine
 from ..errors import ForerunError
@@ -76,7 +76,7 @@ class Outcome:
     spent: float
 
     @property
-    def judged(self) -> Figure | None:
+    def judged(self) -> Estimate | None:
         """The speed-up of the one that was tried, on held-out prompts."""
         return None if self.held_out is None else self.held_out.ratio(self.tried, OFF)
 

@@ -9,8 +9,8 @@ from typing import Any
 
 import pytest
 
-from forerun.bench.workers import wire
-from forerun.bench.workers.wire import Desk, Stopwatch, forget_peak, load_worker, peak_mb
+from forerun.bench.workers import protocol as wire
+from forerun.bench.workers.protocol import RequestHandler, Stopwatch, forget_peak, load_worker, peak_mb
 
 ECHO = Path(__file__).parent / "echo_worker.py"
 
@@ -91,31 +91,31 @@ def test_the_peak_memory_can_be_forgotten() -> None:
 
 
 def test_a_worker_file_describes_itself_before_anything_is_loaded() -> None:
-    assert Desk(load_worker(ECHO)).reply({"do": "describe"}) == {"modes": ["plain", "lookup"], "model": "hf"}
+    assert RequestHandler(load_worker(ECHO)).reply({"do": "describe"}) == {"modes": ["plain", "lookup"], "model": "hf"}
 
 
 def test_an_answer_has_tokens_times_and_memory() -> None:
-    desk = Desk(load_worker(ECHO))
-    assert desk.reply(opened("lookup")) == {"versions": {"echo": "1"}}
-    answer = desk.reply({"do": "answer", "ids": [5, 6, 7, 8], "max_new_tokens": 3})
+    handler = RequestHandler(load_worker(ECHO))
+    assert handler.reply(opened("lookup")) == {"versions": {"echo": "1"}}
+    answer = handler.reply({"do": "answer", "ids": [5, 6, 7, 8], "max_new_tokens": 3})
     assert (answer["ids"], answer["first_tokens"]) == ([5, 6, 7], 3)
     assert answer["peak_mb"] > 0
 
 
 def test_the_end_of_sequence_comes_from_the_opening_request() -> None:
-    desk = Desk(load_worker(ECHO))
-    desk.reply(opened(eos=(6,)))
-    assert desk.reply({"do": "answer", "ids": [5, 6, 7], "max_new_tokens": 9})["ids"] == [5, 6]
+    handler = RequestHandler(load_worker(ECHO))
+    handler.reply(opened(eos=(6,)))
+    assert handler.reply({"do": "answer", "ids": [5, 6, 7], "max_new_tokens": 9})["ids"] == [5, 6]
 
 
 def test_an_answer_before_a_model_is_open_is_refused() -> None:
     with pytest.raises(ValueError, match="answer once a model is open"):
-        Desk(load_worker(ECHO)).reply({"do": "answer", "ids": [1], "max_new_tokens": 1})
+        RequestHandler(load_worker(ECHO)).reply({"do": "answer", "ids": [1], "max_new_tokens": 1})
 
 
 def test_an_unknown_mode_is_named_with_the_known_ones() -> None:
     with pytest.raises(ValueError, match="unknown mode 'warp'; known: plain, lookup"):
-        Desk(load_worker(ECHO)).reply(opened("warp"))
+        RequestHandler(load_worker(ECHO)).reply(opened("warp"))
 
 
 def test_a_file_that_is_no_python_is_refused(tmp_path: Path) -> None:

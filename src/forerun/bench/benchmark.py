@@ -1,4 +1,4 @@
-"""A benchmark from start to end: open the contestants, run the race, report, close the peers whatever happens."""
+"""A benchmark from start to end: open the backends, measure, report, and close the peers whatever happens."""
 
 from __future__ import annotations
 
@@ -11,11 +11,11 @@ from ..engine.engine import Engine
 from ..engine.prompts.questions import has_chat_template
 from ..engine.system.value import System
 from ..errors import UnsupportedOption
-from .contestant import Contestant
-from .entrants import contestant_of
+from .backend import Backend
+from .interleaving import measure_interleaved
 from .margins import as_dict, differences
+from .methods import backend_of
 from .peer import PeerChoice, PeerSettings, open_peer
-from .race import run_race
 from .report import report_of
 from .suite import Item
 
@@ -24,13 +24,14 @@ CONTEXT_SLACK = 64
 
 
 @dataclass(frozen=True, slots=True)
-class Session:
-    """What is measured. settings says the peers' conditions, all but context and eos, which follow from the prompts and
-    the model. raw hands texts over without a chat template. generation_config: whether the checkpoint's acts, for
-    forerun and transformers; other peers never read it."""
+class Benchmark:
+    """What is measured. settings: how the peers run, all but context and eos, which follow from the prompts and the model.
+
+    raw passes texts on without a chat template. generation_config: whether the checkpoint's is applied, by forerun and
+    transformers; other peers never read it."""
 
     engine: Engine
-    entrants: Sequence[System]
+    methods: Sequence[System]
     items: Sequence[Item]
     peers: Sequence[PeerChoice]
     settings: PeerSettings
@@ -39,7 +40,7 @@ class Session:
     generation_config: bool = True
 
     def prompts(self) -> list[list[int]]:
-        """The first turn of each item as token ids, the same for every contestant."""
+        """The first turn of each item as token ids, the same for every backend."""
         chat = not self.raw and has_chat_template(self.engine.tokenizer)
         if self.engine.tokenizer is None:
             raise UnsupportedOption("a benchmark needs a tokenizer to read its suite; load the model with one")
@@ -49,7 +50,7 @@ class Session:
     def run(
         self, tick: Callable[[], None] = lambda: None, opening: Callable[[str], None] = lambda name: None
     ) -> dict[str, Any]:
-        """The report. opening is called with a name before each contestant is opened, tick once a prompt."""
+        """The report. opening is called with a name before each backend is opened, tick once a prompt."""
         prompts = self.prompts()
         longest = max(map(len, prompts)) + self.max_new_tokens
         limit = self.engine.runner.max_length
@@ -60,10 +61,10 @@ class Session:
             )
         failures: dict[str, str] = {}
         with ExitStack() as stack:
-            contestants: list[Contestant] = []
-            for entrant in self.entrants:
-                opening(entrant.name)
-                contestants.append(contestant_of(entrant, self.engine, self.generation_config))
+            backends: list[Backend] = []
+            for method in self.methods:
+                opening(method.name)
+                backends.append(backend_of(method, self.engine, self.generation_config))
             settings = replace(
                 self.settings,
                 context=longest + CONTEXT_SLACK,
@@ -73,10 +74,10 @@ class Session:
             for choice in self.peers:
                 opening(choice.label)
                 for peer in open_peer(choice, settings, failures):
-                    contestants.append(stack.enter_context(closing(peer)))
-            race = run_race(contestants, prompts, self.max_new_tokens, tick)
-            race = replace(race, failures={**failures, **race.failures})
+                    backends.append(stack.enter_context(closing(peer)))
+            measurements = measure_interleaved(backends, prompts, self.max_new_tokens, tick)
+            measurements = replace(measurements, failures={**failures, **measurements.failures})
             ids = [item.id for item in self.items]
-            found = differences(self.engine, race, contestants, prompts, self.max_new_tokens)
+            found = differences(self.engine, measurements, backends, prompts, self.max_new_tokens)
             parted = {name: as_dict(self.engine, own, ids) for name, own in found.items()}
-            return report_of(race, contestants, self.items, prompts, parted)
+            return report_of(measurements, backends, self.items, prompts, parted)

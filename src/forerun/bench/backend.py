@@ -1,4 +1,4 @@
-"""Whoever answers the prompts of a benchmark: a method of forerun, or another engine."""
+"""What answers the prompts of a benchmark: a method of forerun, or another engine."""
 
 from __future__ import annotations
 
@@ -10,18 +10,18 @@ from typing import Any, final
 from ..engine.engine import Engine
 from ..engine.stats import Stats
 from ..errors import ForerunError
-from .workers.wire import Stopwatch, forget_peak, peak_mb
+from .workers.protocol import Stopwatch, forget_peak, peak_mb
 
 
 class PeerFailed(ForerunError):
-    """Another engine that can't be started, failed or fell silent; the benchmark goes on without it."""
+    """Another engine that can't be started, failed or stopped answering; the benchmark goes on without it."""
 
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Sample:
     """One prompt, answered once. Decoded tokens are those that came after the first, in decode_seconds.
 
-    peak_mb is the most memory that the answering process held meanwhile; stats are forerun's own, None for others.
+    peak_mb: the peak memory of the answering process; stats: forerun's own, None for other engines.
     """
 
     ids: tuple[int, ...]
@@ -37,12 +37,12 @@ class Sample:
 
     @property
     def tokens_per_second(self) -> float | None:
-        """None for an answer that was over with its first token."""
+        """None for an answer that ended with its first token."""
         return self.decoded / self.decode_seconds if self.decoded and self.decode_seconds else None
 
 
-class Contestant(ABC):
-    """Answers prompts greedily. baseline is the name of the contestant that decodes plainly with the same weights."""
+class Backend(ABC):
+    """Answers prompts greedily. baseline is the name of the backend that decodes plainly with the same weights."""
 
     name: str
     baseline: str
@@ -53,11 +53,11 @@ class Contestant(ABC):
         """Answer one prompt, from its first token, with nothing kept from the prompt before. Raises PeerFailed."""
 
     def close(self) -> None:  # noqa: B027
-        """Give back what the contestant holds; most hold nothing."""
+        """Release what the backend holds; most hold nothing."""
 
 
 @final
-class Ours(Contestant):
+class ForerunBackend(Backend):
     """A method of forerun, in this process. All of them share one loaded model.
 
     generation_config: whether the checkpoint's acts, as in options.Options.
@@ -85,7 +85,7 @@ class Ours(Contestant):
 
 
 def sample_of(answer: Mapping[str, Any], stats: Stats | None = None) -> Sample:
-    """A Sample from what a Stopwatch wrote down."""
+    """A Sample from what a Stopwatch recorded."""
     return Sample(
         tuple(answer["ids"]),
         int(answer["first_tokens"]),

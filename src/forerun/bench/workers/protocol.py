@@ -1,6 +1,6 @@
 """Runs one worker file and speaks JSON lines: requests on standard input, replies on standard output.
 
-    python wire.py WORKER.py
+    python protocol.py WORKER.py
     {"do": "describe"}                                   -> {"modes": [...], "model": "hf" or "gguf"}
     {"do": "open", "mode", "model", "threads", "dtype", "context", "eos", "generation_config", "settings"}
                                                          -> {"versions": {...}}
@@ -101,7 +101,7 @@ def load_worker(path: Path) -> Any:
     return worker
 
 
-class Desk:
+class RequestHandler:
     """Answers one request after the other for a worker."""
 
     def __init__(self, worker: Any) -> None:
@@ -132,10 +132,10 @@ def main(path: str) -> None:
     replies = os.fdopen(os.dup(1), "w", encoding="utf-8")
     os.dup2(2, 1)
     del sys.path[0]
-    desk = Desk(load_worker(Path(path)))
+    handler = RequestHandler(load_worker(Path(path)))
     for line in sys.stdin:
         try:
-            reply = desk.reply(json.loads(line))
+            reply = handler.reply(json.loads(line))
         except Exception as error:
             reply = {"error": f"{type(error).__name__}: {error}"}
         replies.write(json.dumps(reply) + "\n")

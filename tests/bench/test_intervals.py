@@ -1,7 +1,7 @@
 import numpy as np
 import pytest
 
-from forerun.bench.figures import Figure, median_of, ratio_of_rates, ratio_of_sums
+from forerun.bench.intervals import Estimate, median_of, ratio_of_rates, ratio_of_sums
 
 
 def test_the_median_is_the_middle_value_and_lies_in_its_interval() -> None:
@@ -12,7 +12,7 @@ def test_the_median_is_the_middle_value_and_lies_in_its_interval() -> None:
 
 
 def test_equal_values_have_an_interval_of_no_width() -> None:
-    assert median_of([2.0] * 7) == Figure(2, 2, 2)
+    assert median_of([2.0] * 7) == Estimate(2, 2, 2)
 
 
 def test_of_no_values_there_is_no_median() -> None:

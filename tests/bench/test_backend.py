@@ -1,7 +1,7 @@
 import pytest
 
 import forerun
-from forerun.bench.contestant import Ours, Sample
+from forerun.bench.backend import ForerunBackend, Sample
 from forerun.testing import tiny_model
 
 PROMPT = [5, 6, 7, 8, 5, 6, 7]
@@ -12,8 +12,8 @@ def engine() -> forerun.Engine:
     return forerun.load(tiny_model("llama"))
 
 
-def ours(engine: forerun.Engine, drafter: str = "none") -> Ours:
-    return Ours(drafter, "none", engine.using(drafter), {})
+def ours(engine: forerun.Engine, drafter: str = "none") -> ForerunBackend:
+    return ForerunBackend(drafter, "none", engine.using(drafter), {})
 
 
 def test_a_method_answers_what_the_engine_generates(engine: forerun.Engine) -> None:
@@ -29,17 +29,17 @@ def test_a_sample_counts_the_tokens_after_the_first(engine: forerun.Engine) -> N
 
 
 def test_a_sample_has_the_statistics_of_its_own_answer_only(engine: forerun.Engine) -> None:
-    contestant = ours(engine, "lookup")
-    first, second = (contestant.answer(PROMPT, 12).stats for _ in range(2))
+    backend = ours(engine, "lookup")
+    first, second = (backend.answer(PROMPT, 12).stats for _ in range(2))
     assert first is not None
     assert second is not None
     assert first.tokens == second.tokens == 12
 
 
 def test_each_prompt_is_read_from_its_first_token(engine: forerun.Engine) -> None:
-    contestant = ours(engine)
+    backend = ours(engine)
     long = PROMPT * 30
-    contestant.answer(long, 2)
+    backend.answer(long, 2)
     rows: list[int] = []
     execute = engine.runner.execute
 
@@ -49,7 +49,7 @@ def test_each_prompt_is_read_from_its_first_token(engine: forerun.Engine) -> Non
 
     engine.runner.execute = counting  # type: ignore[method-assign]
     try:
-        contestant.answer(long, 2)
+        backend.answer(long, 2)
     finally:
         del engine.runner.execute
     assert sum(rows) >= len(long)
@@ -74,5 +74,5 @@ def test_a_method_minds_the_generation_config_where_that_is_wanted(wanted: bool)
     own = forerun.load(model)
     expected = own.generate(PROMPT, max_new_tokens=6, generation_config=wanted).ids
 
-    assert Ours("none", "none", own, {}, wanted).answer(PROMPT, 6).ids == expected
+    assert ForerunBackend("none", "none", own, {}, wanted).answer(PROMPT, 6).ids == expected
     assert all(token % 2 for token in expected) == wanted
