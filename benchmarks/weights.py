@@ -21,7 +21,7 @@ from forerun.bench.suite import fingerprint, read_suite
 from forerun.core.drive import drive
 from forerun.core.forward import Rows
 from forerun.core.values import ROOT
-from forerun.engine.conditions import conditions
+from forerun.engine.measurement_conditions import conditions
 from forerun.engine.prompts.forms import encode
 from forerun.models.packed.sequence import Sequence
 

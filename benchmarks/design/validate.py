@@ -38,7 +38,7 @@ from forerun.design.untrained import config_of, untrained
 from forerun.drafters.base import DrafterFactory, Parts
 from forerun.drafters.chain import next_step
 from forerun.drafters.draft_model import build
-from forerun.engine.conditions import conditions
+from forerun.engine.measurement_conditions import conditions
 from forerun.engine.prompts.forms import encode
 from forerun.models.files.draft_shape import DraftShape
 from forerun.models.packed.pool import Pool
@@ -201,7 +201,7 @@ def predicted_parts(loop: Loop, times: DraftTimes, rounds: Rounds) -> dict[str, 
 
 def tell_time_by(clock: Callable[[], float]) -> None:
     """The processor's time leaves out what other programs took of it: for a busy machine, and one thread."""
-    for name in ("decode", "timed", "models.sequence", "design.bursts"):
+    for name in ("core.decode", "engine.timing", "models.packed.sequence", "design.round_timing"):
         vars(import_module(f"forerun.{name}"))["perf_counter"] = clock
 
 

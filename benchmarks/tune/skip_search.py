@@ -19,7 +19,7 @@ from typing import Any
 
 import torch
 
-from forerun.engine.conditions import conditions
+from forerun.engine.measurement_conditions import conditions
 from forerun.models.packed.plan import LayerPlan
 from forerun.tune.skipping.match_rate import damages
 from forerun.tune.skipping.search import SAMPLERS, Budget, SkipSearch

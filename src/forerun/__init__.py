@@ -11,7 +11,7 @@ from .engine.answer import LogprobOptions, Piece, Result, TokenLogprob
 from .engine.engine import Engine, load
 from .engine.stats import Stats
 from .engine.system.file import read_system, write_system
-from .engine.system.opened import load_system
+from .engine.system.load import load_system
 from .engine.system.value import System
 from .errors import ForerunError, InvalidLogits, ModelNotFound, UnsupportedModel, UnsupportedOption
 from .hf.generate import custom_generate

@@ -124,7 +124,7 @@ def killed_at(step: int, start: Callable[[Callable[[Progress], None]], Any], mon
             raise Killed
 
     with monkeypatch.context() as patched:
-        patched.setattr("forerun.train.workplace.Workplace.sweep", lambda self: None)
+        patched.setattr("forerun.train.output_folder.OutputFolder.sweep", lambda self: None)
         with pytest.raises(Killed):
             start(kill)
 

@@ -6,7 +6,7 @@ import pytest
 
 from forerun.tune.plots import frontier, write_plots
 from forerun.tune.report import report_of
-from forerun.tune.skipping.sets import Sets
+from forerun.tune.skipping.skip_sets import Sets
 
 from .test_report import DAMAGES, LOOKUP, OFF, TRIED, outcome
 

@@ -14,7 +14,7 @@ from forerun.tune.report import measured, report_of, summary
 from forerun.tune.run import Outcome
 from forerun.tune.screening import LENGTHS, Screened
 from forerun.tune.skipping.match_rate import Recorded
-from forerun.tune.skipping.sets import Sets
+from forerun.tune.skipping.skip_sets import Sets
 from forerun.tune.trials import Standings
 
 LOOKUP = Candidate(Way("lookup 1..3", "lookup", "lookup"), "fixed", {"k": 3})

@@ -16,8 +16,8 @@ from pathlib import Path
 from typing import Any
 
 from ..core.cost import Cost, Costs
-from ..engine.conditions import conditions
 from ..engine.engine import Engine
+from ..engine.measurement_conditions import conditions
 from ..models.files.cache import tell_unkept
 from ..models.files.locate import locate
 from ..models.gguf.convert import cache_directory

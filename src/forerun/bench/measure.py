@@ -13,7 +13,7 @@ from typing import Any
 from ..engine.answer import Result
 from ..engine.engine import Engine
 from ..engine.prompts.questions import Question
-from ..engine.timed import timed_answer
+from ..engine.timing import timed_answer
 
 
 @dataclass(frozen=True, slots=True, eq=False)

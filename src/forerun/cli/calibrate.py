@@ -11,7 +11,7 @@ import typer
 from ..bench.calibrate import REPEATS
 from ..bench.calibration import Opened, calibrated
 from ..core.cost import Cost, Costs, draft_ratio
-from ..engine.conditions import conditions
+from ..engine.measurement_conditions import conditions
 from ..models.packed.plan import LayerPlan
 from .flags import takes
 from .shared_options import OPENING, PLAIN, AsJson, Model, open_engine

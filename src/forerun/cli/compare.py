@@ -15,7 +15,7 @@ from ..bench.compare import compare as measure
 from ..bench.compare import count_runs
 from ..bench.comparison import Comparison
 from ..bench.profile import Profile, profile_of
-from ..engine.conditions import conditions
+from ..engine.measurement_conditions import conditions
 from ..engine.methods import DEFAULT_DRAFTER, DEFAULT_POLICY
 from ..engine.options import Options
 from ..engine.prompts.questions import Question, read_questions

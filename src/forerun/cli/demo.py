@@ -10,8 +10,8 @@ import typer
 
 from ..bench.compare import compare, count_runs
 from ..bench.comparison import Comparison, spread
-from ..engine.conditions import conditions
 from ..engine.engine import Engine
+from ..engine.measurement_conditions import conditions
 from ..engine.prompts.questions import has_chat_template
 from .compare import own_questions
 from .conclusion import conclusion

@@ -11,8 +11,8 @@ from typing import Annotated, Any
 import typer
 
 from ..bench.calibration import Opened, pad, tell_cost
-from ..engine.conditions import conditions
 from ..engine.engine import Engine, load
+from ..engine.measurement_conditions import conditions
 from .flags import flag
 from .method import Method
 from .terminal import note

@@ -17,7 +17,7 @@ from ..core.drafter import Drafter
 from ..core.policy import LengthPolicy
 from ..core.values import Context, Round, Step
 from ..engine.engine import Engine
-from ..engine.timed import timed_answer
+from ..engine.timing import timed_answer
 from .throughput import Overhead
 
 TOKENS = 49

@@ -31,7 +31,7 @@ FADE = 0.8
 
 
 @final
-class Account:
+class LossAccount:
     """Gains and losses against plain decoding, and what follows from them."""
 
     def __init__(self, credit: float, loss: float) -> None:
@@ -89,7 +89,7 @@ class Account:
 
 @final
 class Governor(LengthPolicy):
-    def __init__(self, inner: LengthPolicy, account: Account) -> None:
+    def __init__(self, inner: LengthPolicy, account: LossAccount) -> None:
         self.trained_for = inner.trained_for
         self._inner = inner
         self._account = account
@@ -129,5 +129,5 @@ def build(
     if inner == "governor":
         raise ValueError("inner must be another policy than 'governor' itself")
     make = POLICIES.check(inner, options).build(**options)
-    shared = Account(credit, loss)
-    return lambda: Governor(make(), shared if carry else Account(credit, loss))
+    shared = LossAccount(credit, loss)
+    return lambda: Governor(make(), shared if carry else LossAccount(credit, loss))

@@ -13,7 +13,7 @@ from typing import Any, final
 from ..bench.calibrate import Subject, measure
 from ..core.cost import Cost
 from ..engine.engine import Engine
-from ..engine.timed import timed_answer
+from ..engine.timing import timed_answer
 from ..models.packed.plan import LayerPlan
 from .skipping.match_rate import PlanCost, measure_plan_cost
 from .skipping.search import WallClock

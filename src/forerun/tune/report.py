@@ -9,7 +9,7 @@ from ..bench.intervals import Estimate
 from .candidates import BRANCHED, EXIT, OFF, SKIP, Candidate
 from .run import NOT_ASKED, Outcome
 from .screening import LENGTHS
-from .skipping.sets import Sets
+from .skipping.skip_sets import Sets
 from .trials import Standings
 
 SELF = (EXIT, SKIP)

@@ -46,7 +46,7 @@ from .screening import (
 )
 from .setup import Setup, split
 from .skipping.match_rate import Recorded, record
-from .skipping.sets import NO_TIME, Sets, SetSearch
+from .skipping.skip_sets import NO_TIME, Sets, SetSearch
 from .trials import FEWEST_HEATS, Standings, run_trials
 
 # by which share of the budget a stage ends

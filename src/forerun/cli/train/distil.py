@@ -16,7 +16,7 @@ from ...models.loading.load import Module, open_module
 from ...models.packed.limits import max_length_of
 from ...train.distil.loop import DistilRecipe, Progress
 from ...train.distil.run import Begin, DistilReport, DistilRun, Shape
-from ...train.workplace import check_output
+from ...train.output_folder import check_output
 from ..flags import flag
 from ..output import check_folder
 from ..shared_options import PLAIN, open_engine

@@ -15,7 +15,7 @@ from ...models.packed.limits import max_length_of
 from ...train.layerskip.presets import Recipe, preset
 from ...train.layerskip.run import check_training, train
 from ...train.layerskip.settings import Settings
-from ...train.workplace import check_output
+from ...train.output_folder import check_output
 from ..flags import flag, takes
 from ..output import check_folder
 from ..shared_options import AsJson, Model

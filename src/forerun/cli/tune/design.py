@@ -10,11 +10,11 @@ from typing import Annotated, Any
 import typer
 
 from ...bench.calibration import Opened
-from ...design.bursts import PREFIX
 from ...design.candidates import DRAFT_MODEL, Candidate
 from ...design.log import read_log
 from ...design.plots import write_plots
 from ...design.report import report_of
+from ...design.round_timing import PREFIX
 from ...design.run import Setup
 from ...design.run import design as make_design
 from ...design.shapes import equal_shapes, grid

@@ -13,7 +13,7 @@ from typing import Any
 from ...engine.prompts.questions import has_chat_template
 from ...errors import UnsupportedOption
 from ...jsonl import Skipped, made_of
-from .forms import KNOWN, Chat, Ids, Text, form_of
+from .record_formats import KNOWN, Chat, Ids, Text, form_of
 from .turns import answered, encoded_text, end_of_sequence, ended, split_ids
 
 

@@ -16,7 +16,7 @@ from typing import Any
 from ...engine.answer import Result
 from ...engine.engine import Engine
 from ...engine.stats import Stats
-from ...engine.timed import timed_answer
+from ...engine.timing import timed_answer
 from ..data.examples import Example
 
 

@@ -19,7 +19,7 @@ from ...core.drafter import Drafter
 from ...core.policy import LengthPolicy
 from ...core.values import Round, Step
 from ...engine.engine import Engine
-from ...engine.timed import timed_answer
+from ...engine.timing import timed_answer
 from ...models.packed.sequence import Sequence as Target
 from ...traces.read import Trace
 

@@ -17,7 +17,7 @@ from ...core.values import Draft, Round, Step, Timing, Verdict
 from ...engine.stats import Stats
 from ...policies.base import PolicyFactory
 from ...traces.read import Position, Trace, TracedAnswer
-from .places import Place, branched, chain
+from .draft_points import Place, branched, chain
 from .round_costs import RoundCosts
 
 # how many of these steps are drafted where so many of an answer's tokens are known, more than there are if one more is

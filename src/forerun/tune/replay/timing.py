@@ -15,7 +15,7 @@ from typing import Any
 from ...bench.comparison import spread
 from ...engine.engine import Engine
 from ...engine.stats import Stats
-from ...engine.timed import timed_answer
+from ...engine.timing import timed_answer
 from ...traces.read import Trace
 from .report import Variant
 from .round_costs import RoundCosts

@@ -1,4 +1,4 @@
-"""What a measurement was made with. No figure without it."""
+"""What a measurement was made with. Every reported figure comes with it."""
 
 from __future__ import annotations
 

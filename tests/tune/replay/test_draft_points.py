@@ -7,7 +7,7 @@ import pytest
 from forerun.core.values import Draft, Effort, Signals
 from forerun.traces.branches import Level, branches_of
 from forerun.traces.read import position_of
-from forerun.tune.replay.places import branched, chain
+from forerun.tune.replay.draft_points import branched, chain
 from forerun.tune.replay.round_costs import constant
 
 SIGNALS = Signals(0.5, 0.5, 0.5, (0.5,))

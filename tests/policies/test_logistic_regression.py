@@ -3,15 +3,15 @@ from random import Random
 
 import pytest
 
-from forerun.policies.estimate import SUREST, Effect, Logistic, Odds, log_odds
+from forerun.policies.logistic_regression import SUREST, LogisticRegression, Odds, RequestEffect, log_odds
 
 
-def no_effect() -> Effect:
-    return Effect(0.0, 1.0)
+def no_effect() -> RequestEffect:
+    return RequestEffect(0.0, 1.0)
 
 
-def learnt(outcomes: list[tuple[list[float], bool]], keep: float = 1.0) -> Logistic:
-    model = Logistic([0.0, 0.0], [4.0, 4.0], keep)
+def learnt(outcomes: list[tuple[list[float], bool]], keep: float = 1.0) -> LogisticRegression:
+    model = LogisticRegression([0.0, 0.0], [4.0, 4.0], keep)
     for known, happened in outcomes:
         model.learn(known, no_effect(), happened)
     return model
@@ -29,20 +29,22 @@ def test_odds_that_are_known_exactly_are_a_probability_and_doubt_draws_it_to_a_h
 
 
 def test_hope_counts_deviations_above_the_mean() -> None:
-    assert Odds(0.0, 4.0).hoped(1.0) == pytest.approx(1 / (1 + exp(-2)))
-    assert Odds(0.3, 4.0).hoped(0.0) == pytest.approx(1 / (1 + exp(-0.3)))
+    assert Odds(0.0, 4.0).optimistic(1.0) == pytest.approx(1 / (1 + exp(-2)))
+    assert Odds(0.3, 4.0).optimistic(0.0) == pytest.approx(1 / (1 + exp(-0.3)))
 
 
 def test_one_outcome_moves_a_weight_as_computed_by_hand() -> None:
     """Variance 4, log-odds 0: p = 1/2, steepness 1/4, damping 1 + 4/4; the mean moves by 4 (1/2) / 2."""
-    model = Logistic([0.0], [4.0], 1.0)
+    model = LogisticRegression([0.0], [4.0], 1.0)
     model.learn([1.0], no_effect(), True)
     found = model.of([1.0], no_effect())
     assert (found.mean, found.variance) == pytest.approx((1.0, 2.0))
 
 
 def test_what_is_unknown_is_answered_by_the_first_weights() -> None:
-    assert Logistic([0.0, 2.0], [0.0, 0.0], 1.0).of([1.0, log(3) / 2], no_effect()).probability == pytest.approx(0.75)
+    assert LogisticRegression([0.0, 2.0], [0.0, 0.0], 1.0).of(
+        [1.0, log(3) / 2], no_effect()
+    ).probability == pytest.approx(0.75)
 
 
 @pytest.mark.parametrize("seed", range(4))
@@ -77,7 +79,7 @@ def test_a_thousand_equal_outcomes_leave_the_law_sound() -> None:
 
 
 def test_an_effect_takes_its_share_of_a_surprise_and_wears_off() -> None:
-    model, effect = Logistic([3.0], [0.01], 1.0), Effect(1.0, 0.9)
+    model, effect = LogisticRegression([3.0], [0.01], 1.0), RequestEffect(1.0, 0.9)
     for _ in range(12):
         model.learn([1.0], effect, False)
     assert effect.mean < -1

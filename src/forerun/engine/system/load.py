@@ -1,4 +1,4 @@
-"""From a system to an engine."""
+"""Loads the engine that a system describes."""
 
 from __future__ import annotations
 

@@ -1,8 +1,8 @@
-"""Whether it pays that a drafter reads the prompt, as its first forward does: what an answer gains by it against its time.
+"""Whether it pays that a drafter reads the prompt in its first forward: the rounds saved against the time it takes.
 
-An answer of n tokens takes n plain rounds without drafts and n / r with them, r the tokens per plain round of the best draft
-length. So reading pays where n (1 - 1 / r) exceeds its time in plain rounds. How long an answer gets is learnt from those
-that have ended, and is the same whatever was written already, as if answers ended by chance.
+An answer of n tokens takes n plain rounds without drafts, and n / r with them; r is the tokens per plain round of the best
+draft length. So reading pays where n (1 - 1 / r) exceeds its time in plain rounds. The expected length of an answer is
+learnt from answers that have ended. It doesn't depend on what was written already, as if answers ended by chance.
 """
 
 from __future__ import annotations
@@ -15,7 +15,7 @@ HOPELESS = 1e-3
 
 
 @final
-class Lengths:
+class AnswerLengths:
     """How long answers get. Before any has ended, as long as they may."""
 
     def __init__(self) -> None:

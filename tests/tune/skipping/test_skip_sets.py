@@ -10,7 +10,7 @@ import forerun
 from forerun.testing import tiny_model
 from forerun.tune.journal import Journal
 from forerun.tune.skipping.match_rate import Recorded, record
-from forerun.tune.skipping.sets import Sets, SetSearch
+from forerun.tune.skipping.skip_sets import Sets, SetSearch
 
 from ..redundant import TARGET
 from ..tuning import PROMPTS, Scripted, engine

@@ -20,7 +20,7 @@ Row = tuple[DraftShape, int, float]  # with the parameters that a drafted token 
 
 
 @dataclass(frozen=True, slots=True)
-class Charges:
+class ShapeCosts:
     """rows: the deepest first. ratio: the deepest one's time over the widest one's.
 
     per_layer: milliseconds that a layer costs beside its parameters; per_million: a million parameters. Least squares over
@@ -46,7 +46,7 @@ class Charges:
         return f"This machine charges for parameters, not for their shape: {compared}."
 
 
-def charges_of(equal: Sequence[Row], every: Sequence[Row]) -> Charges | None:
+def compare_shapes(equal: Sequence[Row], every: Sequence[Row]) -> ShapeCosts | None:
     """equal: shapes to compare, of one vocabulary, the deepest first; every: all there are. None unless depths differ."""
     if len({shape.layers for shape, _, _ in equal}) < 2:
         return None
@@ -56,4 +56,4 @@ def charges_of(equal: Sequence[Row], every: Sequence[Row]) -> Charges | None:
     if len(alike) > 3 and np.linalg.matrix_rank(counts) == 3:
         found = np.linalg.lstsq(counts, np.array([ms for _, _, ms in alike]), rcond=None)[0]
         per_layer, per_million = float(found[1]), float(found[2])
-    return Charges(tuple(equal), equal[0][2] / equal[-1][2], per_layer, per_million)
+    return ShapeCosts(tuple(equal), equal[0][2] / equal[-1][2], per_layer, per_million)

@@ -11,18 +11,18 @@ from forerun.core.values import Step
 from forerun.policies import fixed
 from forerun.policies.bounded import Bounded
 from forerun.policies.cost import build
-from forerun.policies.governor import Account, Governor
-from forerun.policies.reading import Lengths, best_rate, gained
+from forerun.policies.governor import Governor, LossAccount
+from forerun.policies.prompt_reading import AnswerLengths, best_rate, gained
 
 from .worlds import World, best_fixed, rounds, speed, steady, varied
 
 
 def test_before_an_answer_has_ended_answers_are_as_long_as_they_may_be() -> None:
-    assert Lengths().expected(128) == 128
+    assert AnswerLengths().expected(128) == 128
 
 
 def test_the_lengths_of_answers_are_learnt() -> None:
-    lengths = Lengths()
+    lengths = AnswerLengths()
     for _ in range(400):
         lengths.add(10)
     assert lengths.expected(1000) == pytest.approx(30, abs=1)  # the bound counts as one of about fifty answers
@@ -113,7 +113,7 @@ class Noting(LengthPolicy):
 
 
 @pytest.mark.parametrize(
-    "around", [lambda inner: Governor(inner, Account(1.0, 0.01)), lambda inner: Bounded(inner, 0, 5)]
+    "around", [lambda inner: Governor(inner, LossAccount(1.0, 0.01)), lambda inner: Bounded(inner, 0, 5)]
 )
 def test_policies_around_another_one_hand_on_where_a_request_begins_and_ends(
     around: Callable[[LengthPolicy], LengthPolicy],

@@ -23,8 +23,8 @@ FIRST_SLOPE, SLOPE_WORTH = 0.05, 4.0
 FIRST_STEP = {True: 0.15, False: 0.001}
 
 
-class Pace(ABC):
-    """Times in one unit, whichever."""
+class StepCosts(ABC):
+    """What a step and a verification take, all in one unit of time."""
 
     @abstractmethod
     def step(self, has_row: bool) -> float:
@@ -48,7 +48,7 @@ class Pace(ABC):
 
 
 @final
-class GivenPace(Pace):
+class GivenStepCosts(StepCosts):
     """Known costs: of a draft step with a row, and of a verification by rows."""
 
     def __init__(self, step: float, verify: Callable[[int], float]) -> None:
@@ -76,7 +76,7 @@ class Line:
 
 
 @final
-class MeasuredPace(Pace):
+class MeasuredStepCosts(StepCosts):
     """Learnt from Round.timing; the unit is a second."""
 
     def __init__(self) -> None:
@@ -130,9 +130,9 @@ class MeasuredPace(Pace):
         return (own * tries + self._line.at(rows) * LINE_WORTH) / (tries + LINE_WORTH)
 
 
-def given(target: Cost, draft_ms: float, prefix: float | None = None) -> GivenPace:
-    """The pace of a measured cost curve, in milliseconds."""
-    return GivenPace(draft_ms, lambda rows: target.ms(rows, prefix))
+def given_costs(target: Cost, draft_ms: float, prefix: float | None = None) -> GivenStepCosts:
+    """The costs of a measured cost curve, in milliseconds."""
+    return GivenStepCosts(draft_ms, lambda rows: target.ms(rows, prefix))
 
 
 def line_through(points: Mapping[int, tuple[float, float]]) -> Line:

@@ -7,7 +7,7 @@ from typing import Any
 import pytest
 
 from forerun.errors import UnsupportedOption
-from forerun.train.data.forms import KNOWN, Chat, Completion, Ids, Text, form_of, text_of
+from forerun.train.data.record_formats import KNOWN, Chat, Completion, Ids, Text, form_of, text_of
 
 ASKED, SAID = {"role": "user", "content": "a"}, {"role": "assistant", "content": "b"}
 SYSTEM = {"role": "system", "content": "s"}

@@ -89,7 +89,7 @@ def measure(
 
     tick is called once a repeat, repeats + 1 times. Raises UnsupportedOption where a draft's context is shorter.
     """
-    bench = _Bench(target, prefix)
+    bench = _RoundTimer(target, prefix)
     turns: list[tuple[tuple[str, Drafter] | None, int]]
     shuffle = random.Random(0).shuffle
     verified = cycle(VERIFIED)
@@ -114,7 +114,7 @@ def measure(
 
 
 @final
-class _Bench:
+class _RoundTimer:
     """The target after the prefix, and what was timed so far."""
 
     def __init__(self, target: Runner, prefix: int) -> None:

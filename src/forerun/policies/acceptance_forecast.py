@@ -1,8 +1,9 @@
-"""What a draft's own confidences say of its acceptance, and of the tokens yet to be drafted.
+"""Forecasts acceptance, of drafted tokens and of those yet to be drafted, from the drafter's own confidences.
 
-Two regressions. That of a drafted token reads its confidence, and begins in the belief that confidences are true; what a
-drafter boasts too much is learnt from its first rejections. That of a token to come knows whether a draft has begun and how
-sure its last token was. Copied tokens, which have no confidence, have regressions of their own.
+There are two regressions. The one for a drafted token reads its confidence. It starts by taking confidences as true
+probabilities, and learns from the first rejections how overconfident the drafter is. The one for a future token reads
+whether the draft has begun, and the confidence of its last token. Copied tokens have no confidence, and regressions of
+their own.
 """
 
 from __future__ import annotations
@@ -12,7 +13,7 @@ from typing import final
 
 from ..core.values import Step
 from .base import confidence, has_row
-from .estimate import Effect, Logistic, Odds, log_odds
+from .logistic_regression import LogisticRegression, Odds, RequestEffect, log_odds
 
 KEEP = 0.9998  # of what was learnt, an outcome
 EFFECT, EFFECT_KEEP = 0.1, 0.995  # variance of a request's own effect, and what is kept of it
@@ -27,26 +28,29 @@ def read(step: Step) -> Reading:
 
 @final
 class Beliefs:
-    """What requests share."""
+    """The regressions that all requests share."""
 
     def __init__(self) -> None:
-        self.token = {True: Logistic([0.0, 2.0], [2.0, 1.0], KEEP), False: Logistic([0.5], [2.0], KEEP)}
+        self.token = {
+            True: LogisticRegression([0.0, 2.0], [2.0, 1.0], KEEP),
+            False: LogisticRegression([0.5], [2.0], KEEP),
+        }
         self.ahead = {
-            True: Logistic([0.0, 0.0, 0.5], [2.0, 0.5, 0.5], KEEP),
-            False: Logistic([0.5, 0.0], [2.0, 0.5], KEEP),
+            True: LogisticRegression([0.0, 0.0, 0.5], [2.0, 0.5, 0.5], KEEP),
+            False: LogisticRegression([0.5, 0.0], [2.0, 0.5], KEEP),
         }
         self.typical = 0.0  # reading of an accepted token
         self.with_row = 0.5  # share of the drafts whose steps have a row
 
 
 @final
-class Outlook:
-    """One request's."""
+class AcceptanceForecast:
+    """The forecasts for one request."""
 
     def __init__(self, beliefs: Beliefs) -> None:
         self._beliefs = beliefs
-        self._token = {row: Effect(EFFECT, EFFECT_KEEP) for row in (True, False)}
-        self._ahead = {row: Effect(EFFECT, EFFECT_KEEP) for row in (True, False)}
+        self._token = {row: RequestEffect(EFFECT, EFFECT_KEEP) for row in (True, False)}
+        self._ahead = {row: RequestEffect(EFFECT, EFFECT_KEEP) for row in (True, False)}
 
     def acceptance(self, reading: Reading) -> float:
         """Of a drafted token, where those before it are accepted."""

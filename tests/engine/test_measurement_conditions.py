@@ -3,7 +3,7 @@ from __future__ import annotations
 import torch
 
 import forerun
-from forerun.engine.conditions import conditions
+from forerun.engine.measurement_conditions import conditions
 from forerun.testing import tiny_model
 
 

@@ -46,7 +46,7 @@ def _part(output: Path) -> Path:
 
 
 @final
-class Workplace:
+class OutputFolder:
     """OUTPUT.part of a run. about says which run it is: another one is not gone on with.
 
     dear gives the folders in it that are kept although no checkpoint is whole.

@@ -3,8 +3,8 @@ from __future__ import annotations
 import pytest
 
 import forerun
-from forerun.engine import timed
-from forerun.engine.timed import timed_answer
+from forerun.engine import timing as timed
+from forerun.engine.timing import timed_answer
 from forerun.testing import tiny_model
 
 

@@ -8,12 +8,12 @@ from types import SimpleNamespace
 
 import pytest
 
-from forerun.train.workplace import Workplace, check_output, check_space
+from forerun.train.output_folder import OutputFolder, check_output, check_space
 
 ABOUT = {"model": "tiny", "settings": {"seed": 1, "pair": (1, 2)}}
 
 
-def checkpoint(work: Workplace, step: int, state: str | None = "{}") -> Path:
+def checkpoint(work: OutputFolder, step: int, state: str | None = "{}") -> Path:
     folder = work.path / f"checkpoint-{step}"
     folder.mkdir(parents=True)
     (folder / "model.safetensors").write_text("weights")
@@ -23,8 +23,8 @@ def checkpoint(work: Workplace, step: int, state: str | None = "{}") -> Path:
 
 
 @pytest.fixture
-def work(tmp_path: Path) -> Workplace:
-    work = Workplace(tmp_path / "deep" / "out", ABOUT)
+def work(tmp_path: Path) -> OutputFolder:
+    work = OutputFolder(tmp_path / "deep" / "out", ABOUT)
     work.open()
     return work
 
@@ -34,7 +34,7 @@ def test_an_output_that_is_there_is_not_written_over(tmp_path: Path) -> None:
         check_output(tmp_path, resume=False)
 
 
-def test_an_interrupted_run_is_gone_on_with_only_if_asked(work: Workplace) -> None:
+def test_an_interrupted_run_is_gone_on_with_only_if_asked(work: OutputFolder) -> None:
     check_output(work.output, resume=True)
     with pytest.raises(ValueError, match=r"interrupted run is at .*out.part; go on with --resume, or remove it"):
         check_output(work.output, resume=False)
@@ -46,13 +46,13 @@ def test_there_must_be_something_to_resume(tmp_path: Path) -> None:
         check_output(tmp_path / "out", resume=True)
 
 
-def test_the_same_run_opens_its_place_again_and_another_does_not(work: Workplace) -> None:
-    Workplace(work.output, ABOUT).open()
+def test_the_same_run_opens_its_place_again_and_another_does_not(work: OutputFolder) -> None:
+    OutputFolder(work.output, ABOUT).open()
     with pytest.raises(ValueError, match="had another model: tiny there, large now"):
-        Workplace(work.output, {**ABOUT, "model": "large"}).open()
+        OutputFolder(work.output, {**ABOUT, "model": "large"}).open()
 
 
-def test_the_last_whole_checkpoint_is_found(work: Workplace) -> None:
+def test_the_last_whole_checkpoint_is_found(work: OutputFolder) -> None:
     assert work.checkpoint() is None
     checkpoint(work, 9)
     expected = checkpoint(work, 10)
@@ -62,7 +62,7 @@ def test_the_last_whole_checkpoint_is_found(work: Workplace) -> None:
     assert work.checkpoint() == expected
 
 
-def test_a_failure_leaves_whole_checkpoints_only(work: Workplace) -> None:
+def test_a_failure_leaves_whole_checkpoints_only(work: OutputFolder) -> None:
     whole = checkpoint(work, 5)
     broken = checkpoint(work, 6, state=None)
 
@@ -73,7 +73,7 @@ def test_a_failure_leaves_whole_checkpoints_only(work: Workplace) -> None:
     assert not broken.exists()
 
 
-def test_a_failure_before_the_first_checkpoint_leaves_nothing(work: Workplace) -> None:
+def test_a_failure_before_the_first_checkpoint_leaves_nothing(work: OutputFolder) -> None:
     checkpoint(work, 6, state=None)
 
     with pytest.raises(RuntimeError, match="bad"), work.guarded():
@@ -83,7 +83,7 @@ def test_a_failure_before_the_first_checkpoint_leaves_nothing(work: Workplace) -
 
 
 def test_what_was_dear_is_kept_without_a_checkpoint(tmp_path: Path) -> None:
-    work = Workplace(tmp_path / "out", ABOUT, dear=lambda part: [part / "states"])
+    work = OutputFolder(tmp_path / "out", ABOUT, dear=lambda part: [part / "states"])
     work.open()
     for folder in ("states", "logs"):
         (work.path / folder).mkdir()
@@ -102,7 +102,7 @@ def test_what_was_dear_is_kept_without_a_checkpoint(tmp_path: Path) -> None:
 
 
 def test_with_a_checkpoint_nothing_else_is_touched(tmp_path: Path) -> None:
-    work = Workplace(tmp_path / "out", ABOUT, dear=lambda part: [part / "states"])
+    work = OutputFolder(tmp_path / "out", ABOUT, dear=lambda part: [part / "states"])
     work.open()
     checkpoint(work, 3)
     (work.path / "logs").mkdir()
@@ -120,7 +120,7 @@ def test_with_a_checkpoint_nothing_else_is_touched(tmp_path: Path) -> None:
         RuntimeError("[enforce fail] PytorchStreamWriter failed writing file data/0: file write failed"),
     ],
 )
-def test_a_full_disk_is_said_in_a_sentence(work: Workplace, error: Exception) -> None:
+def test_a_full_disk_is_said_in_a_sentence(work: OutputFolder, error: Exception) -> None:
     with (
         pytest.raises(ValueError, match=r"no space left to write to .*make room \(nothing of the run is left\)"),
         work.guarded(),
@@ -130,14 +130,14 @@ def test_a_full_disk_is_said_in_a_sentence(work: Workplace, error: Exception) ->
     assert not work.path.exists()
 
 
-def test_a_full_disk_says_where_to_go_on(work: Workplace) -> None:
+def test_a_full_disk_says_where_to_go_on(work: OutputFolder) -> None:
     checkpoint(work, 7)
 
     with pytest.raises(ValueError, match="--resume goes on from checkpoint-7"), work.guarded():
         raise OSError(errno.ENOSPC, "No space left on device")
 
 
-def test_what_is_complete_moves_to_the_output_with_its_logs(work: Workplace) -> None:
+def test_what_is_complete_moves_to_the_output_with_its_logs(work: OutputFolder) -> None:
     model, logs = work.path / "model", work.path / "logs"
     for folder in (model, logs):
         folder.mkdir()
@@ -158,5 +158,5 @@ def test_too_little_room_is_refused_before_the_run(tmp_path: Path, monkeypatch: 
         check_space(tmp_path / "new" / "out", 25 * 10**8)
 
 
-def test_the_record_of_the_run_is_readable(work: Workplace) -> None:
+def test_the_record_of_the_run_is_readable(work: OutputFolder) -> None:
     assert json.loads((work.path / "run.json").read_text())["settings"] == {"seed": 1, "pair": [1, 2]}

@@ -8,7 +8,7 @@ import torch
 
 import forerun
 from forerun.engine.system.file import write_system
-from forerun.engine.system.opened import load_system
+from forerun.engine.system.load import load_system
 from forerun.engine.system.value import System, machine_of, target_of
 from forerun.errors import UnsupportedOption
 from forerun.models.lean.runner import LeanRunner

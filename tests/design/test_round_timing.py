@@ -12,8 +12,8 @@ import torch
 from forerun.core.drafter import Drafter
 from forerun.core.forward import Rows
 from forerun.core.values import Context, Step
-from forerun.design import bursts
-from forerun.design.bursts import READ, READINGS, ROOM, VERIFIED, measure, room_for
+from forerun.design import round_timing as bursts
+from forerun.design.round_timing import READ, READINGS, ROOM, VERIFIED, measure, room_for
 from forerun.drafters.chain import chained
 from forerun.engine.engine import Engine
 from forerun.errors import UnsupportedOption

@@ -1,8 +1,9 @@
-"""How likely something is: a logistic regression that learns while decoding.
+"""A logistic regression that learns while decoding.
 
-The log-odds are a weighted sum of what is known. The weights have a Gaussian law that each outcome narrows (one Newton step,
-with the curvature at the prediction) and that drifts back to where it began, so old evidence fades. A request adds an
-effect of its own, as texts differ more than the tokens of one text do. The law's width says how little is known.
+The log-odds are a weighted sum of what is known. The weights have a Gaussian distribution. Each outcome narrows it
+(one Newton step, with the curvature at the prediction), and it drifts back to where it began, so old evidence fades. A
+request adds an effect of its own, since texts differ more than the tokens of one text do. The width of the distribution
+is the uncertainty.
 """
 
 from __future__ import annotations
@@ -16,14 +17,14 @@ SUREST = 7.0
 
 
 def log_odds(probability: float) -> float:
-    """log(p / (1 - p)), within the bounds beyond which a probability says no more."""
+    """log(p / (1 - p)), clipped to a range."""
     inside = min(max(probability, 1e-9), 1 - 1e-9)
     return min(max(log(inside / (1 - inside)), -SUREST), SUREST)
 
 
 @final
 class Odds:
-    """The law of log-odds that aren't known exactly."""
+    """Uncertain log-odds: a mean and a variance."""
 
     __slots__ = ("mean", "variance")
 
@@ -33,17 +34,17 @@ class Odds:
 
     @property
     def probability(self) -> float:
-        """MacKay's approximation of the mean of the logistic function under the law."""
+        """MacKay's approximation of the mean of the logistic function under that distribution."""
         return _logistic(self.mean / sqrt(1 + pi * self.variance / 8))
 
-    def hoped(self, optimism: float) -> float:
-        """The probability where the log-odds lie so many deviations above their mean."""
+    def optimistic(self, optimism: float) -> float:
+        """The probability if the log-odds were so many standard deviations above their mean."""
         return _logistic(self.mean + optimism * sqrt(max(self.variance, 0.0)))
 
 
 @final
-class Effect:
-    """What a request adds to the log-odds: nothing at first, give or take the variance, and less as time goes by."""
+class RequestEffect:
+    """What a request adds to the log-odds. Its mean starts at 0 and decays, and its variance returns to the first one."""
 
     def __init__(self, variance: float, keep: float) -> None:
         self.mean = 0.0
@@ -61,7 +62,7 @@ class Effect:
 
 
 @final
-class Logistic:
+class LogisticRegression:
     """mean and variance: of each weight before any outcome. keep: of what was learnt, an outcome."""
 
     def __init__(self, mean: Sequence[float], variance: Sequence[float], keep: float) -> None:
@@ -70,11 +71,11 @@ class Logistic:
         self._spread = [[own if i == j else 0.0 for j in range(len(mean))] for i, own in enumerate(variance)]
         self._keep = keep
 
-    def of(self, known: Sequence[float], effect: Effect) -> Odds:
+    def of(self, known: Sequence[float], effect: RequestEffect) -> Odds:
         spread = _dot(self._pull(known), known)
         return Odds(effect.mean + _dot(self._mean, known), effect.variance + spread)
 
-    def learn(self, known: Sequence[float], effect: Effect, happened: bool) -> None:
+    def learn(self, known: Sequence[float], effect: RequestEffect, happened: bool) -> None:
         pull, odds = self._pull(known), self.of(known, effect)
         steepness = max(odds.probability * (1 - odds.probability), LEAST_CURVATURE)
         damping = 1 + odds.variance * steepness
