@@ -14,7 +14,7 @@ from transformers import AutoConfig, AutoModelForCausalLM, PreTrainedTokenizerFa
 
 from .core.identity import Pair, identity_of
 from .models.files.adapter import AdapterFile, AdapterShape, write_adapter
-from .models.files.classifier_heads import ACCEPTANCE, LOOKAHEAD, HeadFile, write_head
+from .models.files.classifier_heads import ACCEPTANCE, LOOKAHEAD, ClassifierHeadFile, write_classifier_head
 
 VOCABULARY = 97
 WINDOW = 8
@@ -199,7 +199,7 @@ def save_tiny_head(
     for block in range(depth):
         weights[f"blocks.{block}.weight"] = torch.randn(width, width, generator=generator) / width**0.5
         weights[f"blocks.{block}.bias"] = torch.zeros(width)
-    write_head(ACCEPTANCE, HeadFile(pair, weights, threshold, reject_weight=6.0), Path(path))
+    write_classifier_head(ACCEPTANCE, ClassifierHeadFile(pair, weights, threshold, reject_weight=6.0), Path(path))
     return Path(path)
 
 
@@ -214,5 +214,5 @@ def save_tiny_classifier(path: str | Path, pair: Pair, top: int = 4, seed: int =
         "out.weight": torch.randn(1, 8, generator=generator),
         "out.bias": torch.zeros(1),
     }
-    write_head(LOOKAHEAD, HeadFile(pair, weights, threshold), Path(path))
+    write_classifier_head(LOOKAHEAD, ClassifierHeadFile(pair, weights, threshold), Path(path))
     return Path(path)

@@ -10,7 +10,7 @@ from forerun.core.drafter import Drafter
 from forerun.core.drive import drive
 from forerun.core.forward import Rows
 from forerun.core.identity import Identity
-from forerun.core.values import ROOT, Context, Effort, Sampling, Step
+from forerun.core.values import ROOT, Context, DraftCounts, Sampling, Step
 from forerun.drafters.base import Parts
 from forerun.drafters.draft_model import build, compare_vocabularies
 from forerun.errors import UnsupportedOption
@@ -125,9 +125,9 @@ def test_a_row_that_is_no_law_ends_the_draft_and_is_counted(target: SequencePool
     model.model.embed_tokens.weight.data[60] = torch.nan
     drafter, _ = made(target, model)
     assert len(steps(drafter, [5, 6, 7], 2)) == 2
-    assert drafter.unused.effort == Effort()
+    assert drafter.unused.counts == DraftCounts()
     assert steps(drafter, [5, 60], 2) == []
-    assert drafter.unused.effort == Effort(forwards=1, invalid=1)
+    assert drafter.unused.counts == DraftCounts(forwards=1, invalid=1)
     assert drafter.unused.seconds > 0
 
 

@@ -45,8 +45,8 @@ def test_without_merging_and_thresholds_it_is_the_plain_tree(sampling: Sampling)
     one = drafted(made(m=-1, **WIDE), 4, sampling=sampling)
     tree = {name: WIDE[name] for name in ("n", "min_confidence", "budget")}
     other = drafted(made("tree", siblings="chosen", **tree), 4, sampling=sampling)
-    assert [(step.tokens, step.parents, step.laws, step.effort) for step in one] == [
-        (step.tokens, step.parents, step.laws, step.effort) for step in other
+    assert [(step.tokens, step.parents, step.laws, step.counts) for step in one] == [
+        (step.tokens, step.parents, step.laws, step.counts) for step in other
     ]
     for step, same in zip(one, other, strict=True):
         torch.testing.assert_close(step.logits, same.logits)
@@ -55,7 +55,7 @@ def test_without_merging_and_thresholds_it_is_the_plain_tree(sampling: Sampling)
 
 def test_merged_nodes_are_unrolled_with_all_that_is_drafted_after_them() -> None:
     draft = Draft.of(drafted(made(m=0, **WIDE), 4))
-    assert draft.effort.merged > 0
+    assert draft.counts.merged > 0
     assert len(set(paths(draft))) == len(draft)
     followers: dict[int, set[frozenset[int]]] = {}
     depths = [len(path) for path in paths(draft)]
@@ -88,21 +88,21 @@ def test_the_rows_that_merging_saves_are_not_computed(monkeypatch: pytest.Monkey
         engine = made(m=m, **WIDE)
         computed.clear()
         steps = drafted(engine, 4)
-        effort = Draft.of(steps).effort
+        counts = Draft.of(steps).counts
         rows[m] = sum(computed)
         inner = len({parent for step in steps for parent in step.parents if parent != ROOT})
-        assert rows[m] + effort.saved >= inner
-        assert effort.forwards == 1 + len(computed)
+        assert rows[m] + counts.saved >= inner
+        assert counts.forwards == 1 + len(computed)
     assert rows[0] < rows[1] <= rows[-1]
 
 
 def test_a_level_of_merged_nodes_alone_costs_no_forward() -> None:
     """One word again and again: the second of two equal words links to the first only if that isn't before it."""
     steps = drafted(made(m=0, **{**WIDE, "n": 2, "budget": 200}), 8)
-    efforts = [step.effort for step in steps]
-    assert all(effort.forwards <= 1 for effort in efforts)
-    assert all(step.forward_seconds == 0 for step in steps if not step.effort.forwards)
-    assert sum(effort.saved for effort in efforts) > 0
+    efforts = [step.counts for step in steps]
+    assert all(counts.forwards <= 1 for counts in efforts)
+    assert all(step.forward_seconds == 0 for step in steps if not step.counts.forwards)
+    assert sum(counts.saved for counts in efforts) > 0
 
 
 def test_a_level_holds_the_rows_that_its_nodes_come_from() -> None:

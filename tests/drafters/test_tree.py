@@ -13,7 +13,7 @@ import torch
 from forerun import Engine, load
 from forerun.core.chance import Seeded
 from forerun.core.drive import drive
-from forerun.core.values import ROOT, Context, Draft, Effort, Sampling
+from forerun.core.values import ROOT, Context, Draft, DraftCounts, Sampling
 from forerun.errors import UnsupportedOption
 from forerun.models.packed.sequence import Sequence as TokenSequence
 from forerun.testing import save_tiny, save_tiny_adapter, tiny_model
@@ -105,7 +105,7 @@ def test_one_child_a_node_is_the_chain_that_the_drafter_would_have_drafted() -> 
         other = drafted(chain, 5, sampling)
         assert [step.tokens for step in one] == [step.tokens for step in other]
         assert [step.parents for step in one] == [step.parents for step in other]
-        assert [step.effort for step in one] == [step.effort for step in other] == [Effort(1)] * 5
+        assert [step.counts for step in one] == [step.counts for step in other] == [DraftCounts(1)] * 5
 
 
 def test_above_temperature_zero_siblings_are_drawn_without_replacement() -> None:

@@ -11,7 +11,7 @@ from forerun.core.law import Law
 from forerun.core.policy import LengthPolicy
 from forerun.core.values import ROOT, Context, Round, Step
 from forerun.drafters.draft_model import ModelDraft
-from forerun.drafters.exit_adapter import AheadDraft, ExitDraft
+from forerun.drafters.exit_adapter import ExitStateDraft, StateTokenDraft
 from forerun.drafters.graph import GraphDraft, Limits
 from forerun.drafters.self_draft import SelfDraft
 from forerun.drafters.tree import Shape, Tree
@@ -46,11 +46,11 @@ def other_model(table: Table) -> Callable[[TableSequence], Drafter]:
 
 
 def ahead(table: Table) -> Callable[[TableSequence], Drafter]:
-    return lambda target: AheadDraft(target, Shelf(table), 2)  # type: ignore[arg-type]
+    return lambda target: StateTokenDraft(target, Shelf(table), 2)  # type: ignore[arg-type]
 
 
 def after_an_exit(table: Table) -> Callable[[TableSequence], Drafter]:
-    return lambda target: ExitDraft(target, Shelf(table), 1)  # type: ignore[arg-type]
+    return lambda target: ExitStateDraft(target, Shelf(table), 1)  # type: ignore[arg-type]
 
 
 def branched(

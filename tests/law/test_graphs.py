@@ -71,7 +71,7 @@ def test_the_gate_sees_nodes_that_are_merged() -> None:
 
     class Noted(LengthPolicy):
         def should_stop(self, steps: list[Step]) -> bool:  # type: ignore[override]
-            merged.add(Draft.of(steps).effort.merged)
+            merged.add(Draft.of(steps).counts.merged)
             return len(steps) == 3
 
     scenario = Scenario(target, drafts.merged(drafts.chain, 0), Noted, draft)

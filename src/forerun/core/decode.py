@@ -14,7 +14,7 @@ from .forward import Target
 from .law import Law, PointMass
 from .policy import LengthPolicy
 from .sampling import greedy_tokens, law
-from .values import ROOT, Context, Draft, Round, Step, Timing, Unused, Verdict
+from .values import ROOT, Context, Draft, Round, Step, Timing, UnusedWork, Verdict
 from .verify import RowLaw, Rule, verify
 
 MOST_FAILED = 4  # NaN in the keys of a draft model doesn't go away
@@ -38,9 +38,9 @@ async def decode(target: Target, drafter: Drafter, policy: LengthPolicy, context
             clock = _Clock()
             held_back = policy.should_stop([])
             asked = not held_back and failed < MOST_FAILED
-            steps, unused = await _collect(drafter, policy, context) if asked else ([], Unused())
-            failed = 0 if steps else failed + (unused.effort.invalid > 0 and not context.sampling.calls_processors)
-            draft = Draft.of(steps, unused.effort)
+            steps, unused = await _collect(drafter, policy, context) if asked else ([], UnusedWork())
+            failed = 0 if steps else failed + (unused.counts.invalid > 0 and not context.sampling.calls_processors)
+            draft = Draft.of(steps, unused.counts)
             clock.lap("draft")
             clock.add("draft_forward", sum(step.forward_seconds for step in steps) + unused.seconds)
             rows = await target.complete(
@@ -57,11 +57,11 @@ async def decode(target: Target, drafter: Drafter, policy: LengthPolicy, context
         policy.end()
 
 
-async def _collect(drafter: Drafter, policy: LengthPolicy, context: Context) -> tuple[list[Step], Unused]:
+async def _collect(drafter: Drafter, policy: LengthPolicy, context: Context) -> tuple[list[Step], UnusedWork]:
     """Pull a step or more while there is room for them and the target's own token; an end of sequence ends a chain."""
     steps: list[Step] = []
     if context.room <= 1:
-        return steps, Unused()
+        return steps, UnusedWork()
     async with aclosing(drafter.draft(context)) as source:
         while len(steps) < context.room - 1 and not (steps and policy.should_stop(steps)):
             step = await anext(source, None)

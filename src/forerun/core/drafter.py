@@ -8,7 +8,7 @@ from collections.abc import Sequence as Series
 
 from ..errors import UnsupportedOption
 from .forward import Rows
-from .values import Context, Step, Unused
+from .values import Context, Step, UnusedWork
 from .verify import Rule
 
 WITH_LAW = "draft with draft_model, self or exit_adapter"
@@ -20,7 +20,7 @@ class Drafter(ABC):
     identity says which drafter it is, to what was trained for it; "" where it can't be told. branches: it has begin and
     extend, so a tree can be drafted with it. rule: how its drafts are verified where that is not verify.verify; any other is
     lossy. inner: the drafter that it branches, if it does; forwards: how many rows each forward of inner had, of the last
-    draft begun. unused: what was done in the last draft begun, beside its steps' own effort.
+    draft begun. unused: work of the last draft that led to no step.
     """
 
     taps: frozenset[int] = frozenset()
@@ -29,7 +29,7 @@ class Drafter(ABC):
     rule: Rule | None = None
     inner: Drafter | None = None
     forwards: Series[int] = ()
-    unused: Unused = Unused()
+    unused: UnusedWork = UnusedWork()
 
     @abstractmethod
     def draft(self, context: Context) -> AsyncGenerator[Step]:

@@ -18,7 +18,7 @@ from torch import Tensor
 from transformers import PrefixConstrainedLogitsProcessor
 
 from ..errors import UnsupportedOption
-from .processor_state import Reach, Watched, doubts
+from .processor_state import ReachableState, StateWatch, doubts
 
 # transformers' own that are functions of ids and scores, whatever they may cache on the way
 STATELESS = frozenset(
@@ -93,7 +93,7 @@ def row_wise(processor: Callable[..., Any]) -> RowWise:
 
 
 @dataclass(frozen=True, slots=True, eq=False)
-class Judged:
+class ClassifiedProcessors:
     """Processors as they are to be called, nested lists laid flat.
 
     doubt says why they can't be called for drafts, None if they can; own names the first that is the caller's own and not
@@ -106,7 +106,7 @@ class Judged:
     holds: bool
 
 
-def judge(processors: Iterable[Any]) -> Judged:
+def classify(processors: Iterable[Any]) -> ClassifiedProcessors:
     """Raise UnsupportedOption on what can't be called at all, and on what transformers has that no verification fits.
 
     transformers' own processors are known by name, promised ones are believed, others are judged by what they can reach.
@@ -117,17 +117,17 @@ def judge(processors: Iterable[Any]) -> Judged:
     for processor in _flat(processors):
         if (reason := _objection(processor)) is not None:
             raise UnsupportedOption(f"logits processor {_name(processor)} can't be verified token by token: {reason}")
-        judged, reach = processor, Reach(trusted)
+        classified, reach = processor, ReachableState(trusted)
         if not trusted(processor):
             own = own or _name(processor)
-            judged, reason = _judge(processor, _name(processor), reach)
+            classified, reason = _classify(processor, _name(processor), reach)
         elif isinstance(processor, PrefixConstrainedLogitsProcessor) and (allowed := _allowed(processor)) is not None:
-            judged, reason = _judge(allowed, "with " + _name(allowed), reach)
-            judged = PrefixConstrainedLogitsProcessor(judged, processor._num_beams)
+            classified, reason = _classify(allowed, "with " + _name(allowed), reach)
+            classified = PrefixConstrainedLogitsProcessor(classified, processor._num_beams)
         doubt = doubt or reason
         holds = holds or bool(reach.reads)
-        called.append(judged)
-    return Judged(tuple(called), doubt, own, holds)
+        called.append(classified)
+    return ClassifiedProcessors(tuple(called), doubt, own, holds)
 
 
 def trusted(processor: Any) -> bool:
@@ -137,11 +137,11 @@ def trusted(processor: Any) -> bool:
     return kind is RowWise or (known and kind.__module__.startswith("transformers."))
 
 
-def _judge(function: Callable[..., Any], name: str, reach: Reach) -> tuple[Callable[..., Any], str | None]:
+def _classify(function: Callable[..., Any], name: str, reach: ReachableState) -> tuple[Callable[..., Any], str | None]:
     """What to call in the place of function, and the doubt about it."""
     if (reason := next(doubts(function, reach), None)) is not None:
         return function, f"logits processor {name} may not be a function of the row that it is called with: {reason}"
-    return Watched(function, reach, partial(_changed, name)) if reach.reads else function, None
+    return StateWatch(function, reach, partial(_changed, name)) if reach.reads else function, None
 
 
 def _changed(name: str) -> UnsupportedOption:

@@ -1,6 +1,6 @@
-"""The values that travel between drafter, policy, verification and everybody who watches.
+"""The values passed between drafters, policies, verification and statistics.
 
-Legend: N nodes of a draft, n nodes of a step, V vocabulary, D hidden width. A node is a drafted token; its parent is a
+N nodes of a draft, n nodes of a step, V vocabulary, D hidden width. A node is a drafted token; its parent is a
 node, or ROOT, the pending token: the last one emitted, whose keys and values are not computed yet.
 """
 
@@ -35,10 +35,11 @@ class Signals:
 
 
 @dataclass(frozen=True, slots=True)
-class Effort:
-    """What drafting took, counted: the drafter's forwards; of the nodes, those that copy another one (merged); the rows
-    of the drafter that needn't be computed since a copied node's serve (saved); and those that were no law (invalid),
-    where drafting ended.
+class DraftCounts:
+    """Counts of a drafter's work.
+
+    forwards: of the drafter. merged: nodes that copy another one. saved: rows of the drafter that needn't be computed, since
+    the copied node has them. invalid: rows that were no law, where drafting ended.
     """
 
     forwards: int = 0
@@ -46,8 +47,8 @@ class Effort:
     saved: int = 0
     invalid: int = 0
 
-    def __add__(self, other: Effort) -> Effort:
-        return Effort(
+    def __add__(self, other: DraftCounts) -> DraftCounts:
+        return DraftCounts(
             self.forwards + other.forwards,
             self.merged + other.merged,
             self.saved + other.saved,
@@ -56,10 +57,10 @@ class Effort:
 
 
 @dataclass(frozen=True, slots=True)
-class Unused:
-    """What a drafter did for a draft without getting a step of it: its effort, and the seconds of its forwards."""
+class UnusedWork:
+    """A drafter's work that led to no step: its counts, and the seconds of its forwards."""
 
-    effort: Effort = Effort()
+    counts: DraftCounts = DraftCounts()
     seconds: float = 0.0
 
 
@@ -69,8 +70,8 @@ class Step:
 
     laws[i] is the law that tokens[i] was *drawn* from; None says that it was *chosen*: by argmax, lookup or top-k, and
     always at temperature 0. logits [n, V] and hidden [n, D] are of the row that produced the token, the row whose input
-    is the token's parent: signals for policies, never for verification. forward_seconds: what the row cost. signals, where
-    given, stand in for the logits.
+    is the token's parent: signals for policies, never for verification. forward_seconds: what the row cost. signals, if
+    given, replace the logits.
     """
 
     tokens: tuple[int, ...]
@@ -80,7 +81,7 @@ class Step:
     hidden: Tensor | None = None
     forward_seconds: float = 0.0
     signals: Signals | None = None
-    effort: Effort = Effort()
+    counts: DraftCounts = DraftCounts()
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -90,7 +91,7 @@ class Draft:
     tokens: tuple[int, ...] = ()
     parents: tuple[int, ...] = ()
     laws: tuple[Law | None, ...] = ()
-    effort: Effort = Effort()
+    counts: DraftCounts = DraftCounts()
 
     def __post_init__(self) -> None:
         if not len(self.tokens) == len(self.parents) == len(self.laws):
@@ -106,12 +107,12 @@ class Draft:
         return len(self.tokens)
 
     @classmethod
-    def of(cls, steps: Sequence[Step], unused: Effort = Effort()) -> Draft:
+    def of(cls, steps: Sequence[Step], unused: DraftCounts = DraftCounts()) -> Draft:
         return cls(
             tuple(token for step in steps for token in step.tokens),
             tuple(parent for step in steps for parent in step.parents),
             tuple(law for step in steps for law in step.laws),
-            sum((step.effort for step in steps), unused),
+            sum((step.counts for step in steps), unused),
         )
 
 

@@ -30,7 +30,7 @@ from .vocabulary import first_ranked
 
 
 @final
-class AheadDraft(Drafter):
+class StateTokenDraft(Drafter):
     """Inputs "state+token": the adapter's row i stands for token i + 1 and reads the target's state of token i."""
 
     branches = True
@@ -98,7 +98,7 @@ class AheadDraft(Drafter):
 
 
 @final
-class ExitDraft(Drafter):
+class ExitStateDraft(Drafter):
     """Inputs "state": the adapter's row i stands for token i and reads the target's state of it."""
 
     branches = True
@@ -150,7 +150,7 @@ class ExitDraft(Drafter):
             self._pool.release(self._own)
 
 
-KINDS = {"state": ExitDraft, "state+token": AheadDraft}
+KINDS = {"state": ExitStateDraft, "state+token": StateTokenDraft}
 
 
 @DRAFTERS("exit_adapter", source="Li et al., arXiv 2401.15077; Elhoushi et al., arXiv 2404.16710")
@@ -170,7 +170,7 @@ def build(parts: Parts, *, adapter: str, vocabulary: int = 0, weights: str = "")
         identity += f", {vocabulary} tokens"
 
     def drafter(target: Sequence) -> Drafter:
-        if kind is ExitDraft:
+        if kind is ExitStateDraft:
             runner.check_plan(LayerPlan.early_exit(exit_layer, runner.num_layers))
         return kind(target, pool, exit_layer, identity)
 

@@ -22,7 +22,7 @@ from torch import Tensor
 from ..core.drafter import Drafter
 from ..core.forward import Rows
 from ..core.law import Law
-from ..core.values import ROOT, Context, Effort, Step, Unused
+from ..core.values import ROOT, Context, DraftCounts, Step, UnusedWork
 from ..core.verify import Rule
 from ..errors import UnsupportedOption
 from ..models.packed.sequence import Sequence
@@ -30,7 +30,7 @@ from .base import DRAFTERS, DrafterFactory, Parts
 from .branches import Branched, branching, read_row
 from .graph_lossy import stochastic
 from .graph_nodes import Graph
-from .tree_growth import Child, Chosen, affordable, best_first
+from .tree_growth import Child, RankedSiblings, affordable, best_first
 from .tree_prices import pricing
 
 RULES: dict[str, Rule | None] = {"exact": None, "stochastic-lossy": stochastic}
@@ -83,24 +83,24 @@ class GraphDraft(Branched):
         self._limits = limits
 
     async def draft(self, context: Context) -> AsyncGenerator[Step]:
-        self.unused = Unused()
+        self.unused = UnusedWork()
         rows = await self._begin(context)
         if rows is None:
             return
         graph, known = Graph(context.ids, self._limits.m), {ROOT: self._read(rows, 0, ROOT, (), context)}
         level, nodes, seconds = [_Copy()], 0, rows.seconds
-        effort = Effort(forwards=1, invalid=int(not known[ROOT].best))
+        counts = DraftCounts(forwards=1, invalid=int(not known[ROOT].best))
         while True:
-            offers = [Chosen(list(known[copy.source].best.items()), copy.confidence) for copy in level]
+            offers = [RankedSiblings(list(known[copy.source].best.items()), copy.confidence) for copy in level]
             taken = best_first(offers, nodes, self._limits.prices)
             if not taken:
-                self.unused = Unused(replace(effort, saved=0), seconds)
+                self.unused = UnusedWork(replace(counts, saved=0), seconds)
                 return
             parents = [level[index] for index, _ in taken]
             children = [child for _, child in taken]
             placed = [graph.follow(parent.source, child.token) for parent, child in zip(parents, children, strict=True)]
-            effort += Effort(merged=sum(not new for _, new in placed))
-            yield self._step(parents, children, [known[parent.source] for parent in parents], seconds, effort)
+            counts += DraftCounts(merged=sum(not new for _, new in placed))
+            yield self._step(parents, children, [known[parent.source] for parent in parents], seconds, counts)
             level = [
                 _Copy(nodes + i, source, child.confidence)
                 for i, ((source, _), parent, child) in enumerate(zip(placed, parents, children, strict=True))
@@ -108,7 +108,7 @@ class GraphDraft(Branched):
             ]
             nodes += len(taken)
             asked = list(dict.fromkeys(copy.source for copy in level if copy.source not in known))
-            seconds, effort = 0.0, Effort(forwards=int(bool(asked)), saved=len(level) - len(asked))
+            seconds, counts = 0.0, DraftCounts(forwards=int(bool(asked)), saved=len(level) - len(asked))
             if not asked:
                 continue
             tokens = [graph.path(node)[-1] for node in asked]
@@ -118,7 +118,7 @@ class GraphDraft(Branched):
             seconds, first = rows.seconds, len(known) - 1
             for i, node in enumerate(asked):
                 known[node] = self._read(rows, i, first + i, graph.path(node), context)
-                effort += Effort(invalid=int(not known[node].best))
+                counts += DraftCounts(invalid=int(not known[node].best))
 
     def _read(self, rows: Rows, i: int, row: int, path: tuple[int, ...], context: Context) -> _Known:
         law, ranking = read_row(rows.logits[i], path, context, self._limits.n)
@@ -127,7 +127,12 @@ class GraphDraft(Branched):
         return _Known(row, best, law, rows.logits[i], rows.hidden[i])
 
     def _step(
-        self, parents: Series[_Copy], children: Series[Child], sources: Series[_Known], seconds: float, effort: Effort
+        self,
+        parents: Series[_Copy],
+        children: Series[Child],
+        sources: Series[_Known],
+        seconds: float,
+        counts: DraftCounts,
     ) -> Step:
         """A level. sources: the rows that its nodes come from."""
         exact = self.rule is None
@@ -138,7 +143,7 @@ class GraphDraft(Branched):
             gathered([known.logits for known in sources]),
             gathered([known.hidden for known in sources]),
             seconds,
-            effort=effort,
+            counts=counts,
         )
 
     def _goes_on(self, child: Child, source: _Known, nodes: int, context: Context) -> bool:

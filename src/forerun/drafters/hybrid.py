@@ -15,7 +15,7 @@ from typing import Any, final
 from ..core.drafter import Drafter
 from ..core.forward import Rows
 from ..core.registry import Entry
-from ..core.values import Context, Step, Unused
+from ..core.values import Context, Step, UnusedWork
 from ..errors import UnsupportedOption
 from .base import DRAFTERS, DrafterFactory, Parts
 
@@ -31,7 +31,7 @@ class Hybrid(Drafter):
         self._drafters = first, then
 
     async def draft(self, context: Context) -> AsyncGenerator[Step]:
-        self.unused = Unused()
+        self.unused = UnusedWork()
         for drafter in self._drafters:
             found = False
             async with aclosing(drafter.draft(context)) as steps:

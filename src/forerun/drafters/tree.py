@@ -21,11 +21,11 @@ from torch import Tensor
 from ..core.drafter import Drafter
 from ..core.forward import Rows
 from ..core.law import Law
-from ..core.values import Context, Effort, Step, Unused
+from ..core.values import Context, DraftCounts, Step, UnusedWork
 from ..errors import UnsupportedOption
 from .base import DRAFTERS, DrafterFactory, Parts
 from .branches import Branch, Branched, branching, read_row
-from .tree_growth import Chosen, Drawn, Offers, affordable, best_first
+from .tree_growth import DrawnSiblings, RankedSiblings, SiblingSource, affordable, best_first
 from .tree_prices import pricing
 
 SIBLINGS = ("drawn", "chosen")
@@ -47,15 +47,15 @@ class Tree(Branched):
         self._shape = shape
 
     async def draft(self, context: Context) -> AsyncGenerator[Step]:
-        self.unused = Unused()
+        self.unused = UnusedWork()
         level, nodes, known = [Branch()], 0, 0
         rows = await self._begin(context)
         while rows is not None:
             offers = self._offers(rows, level, context)
-            effort = Effort(forwards=1, invalid=sum(not one.ranked for one in offers))
+            counts = DraftCounts(forwards=1, invalid=sum(not one.ranked for one in offers))
             taken = best_first(offers, nodes, self._shape.prices)
             if not taken:
-                self.unused = Unused(effort, rows.seconds)
+                self.unused = UnusedWork(counts, rows.seconds)
                 return
             origins = [index for index, _ in taken]
             yield Step(
@@ -65,7 +65,7 @@ class Tree(Branched):
                 rows.logits[origins],
                 rows.hidden[origins],
                 rows.seconds,
-                effort=effort,
+                counts=counts,
             )
             nodes += len(taken)
             # no child is worth more than its parent, and one that ends the text has none
@@ -85,7 +85,7 @@ class Tree(Branched):
             ]
             known += len(level)
 
-    def _offers(self, rows: Rows, level: Series[Branch], context: Context) -> list[Offers]:
+    def _offers(self, rows: Rows, level: Series[Branch], context: Context) -> list[SiblingSource]:
         start, drawn = len(context.ids), 0
 
         def propose(law: Law) -> int:
@@ -93,11 +93,11 @@ class Tree(Branched):
             drawn += 1
             return context.chance.propose(law, start + len(level[0].path), start, drawn - 1)
 
-        def offers(row: Tensor, branch: Branch) -> Offers:
+        def offers(row: Tensor, branch: Branch) -> SiblingSource:
             law, ranking = read_row(row, branch.path, context, self._shape.n)
             if law is None or not self._shape.drawn:
-                return Chosen(ranking, branch.confidence)
-            return Drawn(law, ranking, branch.confidence, propose)
+                return RankedSiblings(ranking, branch.confidence)
+            return DrawnSiblings(law, ranking, branch.confidence, propose)
 
         return [offers(rows.logits[i], branch) for i, branch in enumerate(level)]
 

@@ -29,7 +29,7 @@ class Child:
     confidence: float
 
 
-class Offers(ABC):
+class SiblingSource(ABC):
     """The children that a node can still get, the most confident first. worth: the next one's confidence, 0 for none.
 
     ranked: whether there was any at first; a row that is no law has none.
@@ -46,7 +46,7 @@ class Offers(ABC):
 
 
 @final
-class Chosen(Offers):
+class RankedSiblings(SiblingSource):
     """The best tokens of a row, with their probabilities, under a node of this confidence."""
 
     def __init__(self, ranking: Ranking, confidence: float) -> None:
@@ -65,7 +65,7 @@ class Chosen(Offers):
 
 
 @final
-class Drawn(Offers):
+class DrawnSiblings(SiblingSource):
     """As many tokens as the ranking has, drawn from the law one after the other, without replacement.
 
     What is drawn from a law close to the target's is accepted more often than the law's best token is right. So the first
@@ -107,7 +107,7 @@ def affordable(worth: float, node: int, prices: Sequence[float]) -> bool:
     return node < len(prices) and worth >= prices[node]
 
 
-def best_first(offers: Sequence[Offers], nodes: int, prices: Sequence[float]) -> list[tuple[int, Child]]:
+def best_first(offers: Sequence[SiblingSource], nodes: int, prices: Sequence[float]) -> list[tuple[int, Child]]:
     """Children with the index of the offers that they are from, in the order in which they were taken.
 
     nodes: how many the draft has. The i-th node of a draft is taken if it is worth prices[i]; none is after the last price.

@@ -34,7 +34,7 @@ from ..models.packed.sequence import Sequence as Target
 from ..policies.base import PolicyFactory
 from .answer import Answer, Piece, Result
 from .generation_config.defaults import CheckpointDefaults, read_defaults
-from .generation_config.processors import Place
+from .generation_config.processors import ProcessorContext
 from .generation_config.sampling import with_checkpoint
 from .methods import drafter_factory, policy_factory
 from .option_values import whole_number
@@ -267,7 +267,7 @@ class Engine:
         stop_tokens = options.stop_tokens(self.runner.vocab_size)
         limit = min(len(ids) + options.max_new_tokens, self.runner.max_length or sys.maxsize)
         ends = self.eos | defaults.ends
-        place = Place(ids, limit, ends | stop_tokens, self.runner.vocab_size, self.runner.device)
+        place = ProcessorContext(ids, limit, ends | stop_tokens, self.runner.vocab_size, self.runner.device)
         sampling, fields = with_checkpoint(options.sampling(), defaults, place, given)
         context = Context(
             ids=ids,

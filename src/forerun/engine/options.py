@@ -9,7 +9,7 @@ from typing import Any
 
 from torch import Tensor
 
-from ..core.processors import judge
+from ..core.processors import classify
 from ..core.values import Sampling
 from ..errors import UnsupportedOption
 from .answer import LogprobOptions
@@ -58,14 +58,14 @@ class Options:
     def sampling(self) -> Sampling:
         """How rows become laws. Raises UnsupportedOption on a processor that can't act here, ValueError out of range."""
         shared = {field.name: getattr(self, field.name) for field in fields(Sampling) if field.name in self.__slots__}
-        return Sampling(**{**shared, "processors": judge(self.processors).processors})
+        return Sampling(**{**shared, "processors": classify(self.processors).processors})
 
     def doubt(self) -> str | None:
         """Why each row must be processed once and in order, None if there is no need.
 
         Raises UnsupportedOption where rows would be processed again.
         """
-        doubt = judge(self.processors).doubt
+        doubt = classify(self.processors).doubt
         if doubt is not None and self.processed_logprobs:
             raise UnsupportedOption(f"processed_logprobs processes each row twice, and {doubt}")
         return doubt

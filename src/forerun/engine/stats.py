@@ -32,8 +32,8 @@ class Stats:
     """Counts and times of the rounds seen so far.
 
     held_back: rounds for which the policy asked for no draft; switches: how often a request went over to such rounds or
-    back from them. draft_forwards, merged, rows_saved and invalid_rows add up core.Effort, that of forwards which gave no
-    step included; drafted counts the nodes that were verified, merged ones among them.
+    back from them. draft_forwards, merged, rows_saved and invalid_rows add up DraftCounts, forwards that gave no step
+    included; drafted counts the nodes that were verified, merged ones among them.
     """
 
     def __init__(self, rounds: Iterable[Round] = ()) -> None:
@@ -72,10 +72,10 @@ class Stats:
         self.rounds += 1
         self.drafted += len(round.draft)
         self.accepted += len(round.verdict.path)
-        self.draft_forwards += round.draft.effort.forwards
-        self.merged += round.draft.effort.merged
-        self.rows_saved += round.draft.effort.saved
-        self.invalid_rows += round.draft.effort.invalid
+        self.draft_forwards += round.draft.counts.forwards
+        self.merged += round.draft.counts.merged
+        self.rows_saved += round.draft.counts.saved
+        self.invalid_rows += round.draft.counts.invalid
         self.held_back += round.held_back
         self.switches += self._holding is not None and self._holding != round.held_back
         self._holding = round.held_back

@@ -16,7 +16,7 @@ from typing import final
 
 from ..core.policy import LengthPolicy
 from ..core.values import Round, Step
-from ..models.files.classifier_heads import ACCEPTANCE, AcceptanceHead, read_head
+from ..models.files.classifier_heads import ACCEPTANCE, AcceptanceHead, read_classifier_head
 from .base import POLICIES, PolicyFactory
 
 
@@ -57,6 +57,6 @@ def build(
         raise ValueError(
             f"bounds must be 0 <= min_steps <= max_steps and max_steps >= 1, got {min_steps} and {max_steps}"
         )
-    trained = AcceptanceHead(read_head(ACCEPTANCE, Path(head)), head, calibrate)
+    trained = AcceptanceHead(read_classifier_head(ACCEPTANCE, Path(head)), head, calibrate)
     bound = trained.threshold if h is None else h
     return lambda: PredictedAcceptance(trained, bound, min_steps, max_steps)

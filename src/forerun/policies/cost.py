@@ -150,7 +150,7 @@ class CostAware(LengthPolicy):
         with_row = bool(readings) and readings[-1][0]
         self._emitted += len(round.tokens)
         know.spare_for_reading += SHARE * len(round.tokens)
-        if self._unread and (with_row or round.draft.effort.forwards):
+        if self._unread and (with_row or round.draft.counts.forwards):
             know.costs.learn_reading(self._unread, len(steps), round)
             know.spare_for_reading -= self._loss
             self._unread = 0

@@ -15,7 +15,7 @@ from typing import final
 
 from ..core.policy import LengthPolicy
 from ..core.values import Step
-from ..models.files.classifier_heads import LOOKAHEAD, LookaheadClassifier, read_head
+from ..models.files.classifier_heads import LOOKAHEAD, LookaheadClassifier, read_classifier_head
 from .base import POLICIES, PolicyFactory, entropy, has_row, top_probabilities
 
 
@@ -40,6 +40,6 @@ def build(*, classifier: str, tau: float | None = None, max_steps: int = 20) -> 
         raise ValueError(f"tau must be in [0, 1], got {tau}")
     if max_steps < 1:
         raise ValueError(f"max_steps must be at least 1, got {max_steps}")
-    trained = LookaheadClassifier(read_head(LOOKAHEAD, Path(classifier)))
+    trained = LookaheadClassifier(read_classifier_head(LOOKAHEAD, Path(classifier)))
     bound = trained.threshold if tau is None else tau
     return lambda: Disco(trained, bound, max_steps)

@@ -19,7 +19,7 @@ class Level:
     """A step of a branched draft; parents are numbers of the whole draft's nodes.
 
     forwards: how many rows each of the drafter's forwards had that it took, none where all was known. merged and saved as
-    core.Effort has them.
+    core.DraftCounts has them.
     """
 
     tokens: tuple[int, ...]

@@ -30,7 +30,7 @@ from .read import Position, TracedAnswer, TraceHeader, answer_as_dict, hidden_fo
 
 
 @dataclass(frozen=True, slots=True)
-class Asked:
+class TracedPrompt:
     """A prompt to be answered; equal prompts have one name."""
 
     name: str
@@ -100,7 +100,7 @@ class Recorder(Drafter):
                     return levels, forwards
                 signals = signals_of(step, self._header.top)
                 levels.append(
-                    Level(step.tokens, step.parents, signals, forwards, step.effort.merged, step.effort.saved)
+                    Level(step.tokens, step.parents, signals, forwards, step.counts.merged, step.counts.saved)
                 )
                 if all(token in context.eos for token in step.tokens):
                     break
@@ -125,7 +125,7 @@ def _hidden_of(step: Step) -> Tensor:
 
 def read_prompts(
     engine: Engine, file: Path, *, per_category: int | None, skip: int, max_prompt: int, raw: bool
-) -> list[Asked]:
+) -> list[TracedPrompt]:
     """Of each category of a suite, per_category prompts of at most max_prompt tokens after the first `skip` of them."""
     chat = not raw and has_chat_template(engine.tokenizer)
     by_category: dict[str, dict[tuple[int, ...], None]] = {}
@@ -135,7 +135,9 @@ def read_prompts(
             by_category.setdefault(item.category, {}).setdefault(ids)
     last = None if per_category is None else skip + per_category
     asked = [
-        Asked(_name(ids), category, ids) for category, items in by_category.items() for ids in list(items)[skip:last]
+        TracedPrompt(_name(ids), category, ids)
+        for category, items in by_category.items()
+        for ids in list(items)[skip:last]
     ]
     if not asked:
         raise ValueError(f"{file} holds no prompt of at most {max_prompt} tokens after the first {skip} of a category")
@@ -147,7 +149,7 @@ def _name(ids: tuple[int, ...]) -> str:
 
 
 def trace(
-    engine: Engine, header: TraceHeader, path: Path, asked: Sequence[Asked], max_batch: int = 8
+    engine: Engine, header: TraceHeader, path: Path, asked: Sequence[TracedPrompt], max_batch: int = 8
 ) -> Iterator[tuple[int, int]]:
     """Add the answers that the file lacks, with the engine's drafter.
 
@@ -177,7 +179,9 @@ def trace(
             yield done, len(asked)
 
 
-def _answer(asked: Asked, tokens: tuple[int, ...], noted: _Noted, engine: Engine, header: TraceHeader) -> TracedAnswer:
+def _answer(
+    asked: TracedPrompt, tokens: tuple[int, ...], noted: _Noted, engine: Engine, header: TraceHeader
+) -> TracedAnswer:
     positions = tuple(_position(noted, known, tokens) for known in range(1, len(tokens)))
     limit = engine.runner.max_length
     room = header.max_new_tokens if limit is None else min(header.max_new_tokens, limit - len(asked.ids))

@@ -7,7 +7,7 @@ from typing import Any
 import pytest
 
 from forerun.errors import UnsupportedOption
-from forerun.train.data.record_formats import KNOWN, Chat, Completion, Ids, Text, form_of, text_of
+from forerun.train.data.record_formats import KNOWN, Chat, Completion, Ids, Text, record_of, text_of
 
 ASKED, SAID = {"role": "user", "content": "a"}, {"role": "assistant", "content": "b"}
 SYSTEM = {"role": "system", "content": "s"}
@@ -40,7 +40,7 @@ ANSWERED = Chat((ASKED, SAID))
     ],
 )
 def test_each_form_is_told_by_its_keys(entry: dict[str, Any], expected: Any) -> None:
-    assert form_of(entry, chat=True) == expected
+    assert record_of(entry, chat=True) == expected
 
 
 @pytest.mark.parametrize(
@@ -52,12 +52,12 @@ def test_each_form_is_told_by_its_keys(entry: dict[str, Any], expected: Any) -> 
     ],
 )
 def test_the_form_that_says_most_is_taken_of_several(entry: dict[str, Any], expected: Any) -> None:
-    assert form_of(entry, chat=True) == expected
+    assert record_of(entry, chat=True) == expected
 
 
 def test_an_instruction_without_a_template_is_written_as_alpaca_writes_it() -> None:
-    plain = form_of({"instruction": "a", "output": "b"}, chat=False)
-    paired = form_of({"instruction": "a", "input": "c", "output": "b"}, chat=False)
+    plain = record_of({"instruction": "a", "output": "b"}, chat=False)
+    paired = record_of({"instruction": "a", "input": "c", "output": "b"}, chat=False)
 
     assert isinstance(plain, Completion)
     assert isinstance(paired, Completion)
@@ -65,12 +65,12 @@ def test_an_instruction_without_a_template_is_written_as_alpaca_writes_it() -> N
     assert paired.prompt.endswith("### Instruction:\na\n\n### Input:\nc\n\n### Response:\n")
     assert "paired with an input" in paired.prompt
     assert "paired" not in plain.prompt
-    assert form_of({"prompt": "a", "answer": "b"}, chat=False) == Completion("a", "b")
+    assert record_of({"prompt": "a", "answer": "b"}, chat=False) == Completion("a", "b")
 
 
 def test_what_else_a_message_says_is_kept_for_the_template() -> None:
     thought = {**SAID, "reasoning_content": "because"}
-    assert form_of({"messages": [ASKED, thought]}, chat=True) == Chat((ASKED, thought))
+    assert record_of({"messages": [ASKED, thought]}, chat=True) == Chat((ASKED, thought))
 
 
 @pytest.mark.parametrize(
@@ -115,19 +115,19 @@ def test_what_else_a_message_says_is_kept_for_the_template() -> None:
 )
 def test_what_is_none_of_the_forms_is_refused_with_the_reason(entry: dict[str, Any], reason: str) -> None:
     with pytest.raises(ValueError, match=reason):
-        form_of(entry, chat=True)
+        record_of(entry, chat=True)
 
 
 def test_a_chat_without_a_template_is_refused() -> None:
     with pytest.raises(UnsupportedOption, match="no chat template"):
-        form_of({"messages": [ASKED, SAID]}, chat=False)
+        record_of({"messages": [ASKED, SAID]}, chat=False)
     with pytest.raises(ValueError, match='"system" and "history" need a chat template'):
-        form_of({"instruction": "a", "output": "b", "system": "s"}, chat=False)
+        record_of({"instruction": "a", "output": "b", "system": "s"}, chat=False)
 
 
 def test_a_refusal_lists_every_form() -> None:
     with pytest.raises(ValueError, match="a line has") as refused:
-        form_of({"body": "a"}, chat=True)
+        record_of({"body": "a"}, chat=True)
     assert all(form in str(refused.value) for form in KNOWN)
 
 

@@ -13,7 +13,7 @@ from forerun.tune.skipping.match_rate import (
     PlanCost,
     Proxy,
     Recorded,
-    damages,
+    harms,
     measure_plan_cost,
     record,
     time_per_token,
@@ -98,9 +98,9 @@ def test_rates_do_not_depend_on_what_was_asked_before(engine: forerun.Engine, an
     assert len(set(there)) > 1
 
 
-def test_damages_are_what_single_sublayers_cost(engine: forerun.Engine, answers: list[Recorded]) -> None:
+def test_harms_are_what_single_sublayers_cost(engine: forerun.Engine, answers: list[Recorded]) -> None:
     rate = MatchRate(engine.runner, answers)
-    table = damages(rate, SPACE)
+    table = harms(rate, SPACE)
     assert set(table) == set(SPACE.sublayers)
     assert table["mlp", 2] == 1 - rate(LayerPlan.skip(4, (), (2,)))
 

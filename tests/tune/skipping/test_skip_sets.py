@@ -10,7 +10,7 @@ import forerun
 from forerun.testing import tiny_model
 from forerun.tune.journal import Journal
 from forerun.tune.skipping.match_rate import Recorded, record
-from forerun.tune.skipping.skip_sets import Sets, SetSearch
+from forerun.tune.skipping.skip_sets import SkipSets, SkipSetSearch
 
 from ..redundant import TARGET
 from ..tuning import PROMPTS, Scripted, engine
@@ -41,19 +41,19 @@ def found(
     until: float = FOREVER,
     trials: int | None = 8,
     about: Mapping[str, Any] | None = None,
-) -> Sets:
+) -> SkipSets:
     machine = machine or Scripted()
     with Journal(folder / "log.jsonl", {}, machine.now) as journal:
-        search = SetSearch(on, answers, TARGET, machine, journal, folder / "sets", about or {}, trials)
+        search = SkipSetSearch(on, answers, TARGET, machine, journal, folder / "sets", about or {}, trials)
         return search.run(until, lambda what: None)
 
 
-def test_every_sublayer_has_its_damage(on: forerun.Engine, answers: list[Recorded], tmp_path: Path) -> None:
+def test_every_sublayer_has_its_harm(on: forerun.Engine, answers: list[Recorded], tmp_path: Path) -> None:
     sets = found(on, answers, tmp_path)
 
-    assert set(sets.damages) == {f"{kind} {layer}" for kind in ("attention", "mlp") for layer in range(4)}
-    assert all(-1 <= value <= 1 for value in sets.damages.values())
-    assert max(sets.damages.values()) > 0
+    assert set(sets.harms) == {f"{kind} {layer}" for kind in ("attention", "mlp") for layer in range(4)}
+    assert all(-1 <= value <= 1 for value in sets.harms.values())
+    assert max(sets.harms.values()) > 0
 
 
 def test_the_best_timed_sets_that_leave_something_out_become_plans(
@@ -82,11 +82,11 @@ def test_the_curve_begins_with_nothing_left_out(on: forerun.Engine, answers: lis
     assert curve[-1]["cost"] == pytest.approx(1 - 0.1 * curve[-1]["skipped"])
 
 
-def test_where_time_ends_before_every_damage_is_known_the_known_ones_are_told(
+def test_where_time_ends_before_every_harm_is_known_the_known_ones_are_told(
     on: forerun.Engine, answers: list[Recorded], tmp_path: Path
 ) -> None:
     class Impatient(Scripted):
-        """The time for damages is over once the third sublayer was tried."""
+        """The time for harms is over once the third sublayer was tried."""
 
         asked = 0
 
@@ -96,19 +96,19 @@ def test_where_time_ends_before_every_damage_is_known_the_known_ones_are_told(
 
     sets = found(on, answers, tmp_path, Impatient(), until=100.0)
     whole = found(on, answers, tmp_path / "whole")
-    assert 0 < len(sets.damages) < 8
-    assert sets.damages == {name: whole.damages[name] for name in sets.damages}
+    assert 0 < len(sets.harms) < 8
+    assert sets.harms == {name: whole.harms[name] for name in sets.harms}
     assert sets.curve[0]["match_rate"] == 1.0
-    assert sets.curve[-1]["skipped"] <= len(sets.damages)
+    assert sets.curve[-1]["skipped"] <= len(sets.harms)
     assert any(one["name"].startswith("greedy") for one in sets.tried)
 
 
-def test_without_time_for_any_damage_there_is_none_and_no_search(
+def test_without_time_for_any_harm_there_is_none_and_no_search(
     on: forerun.Engine, answers: list[Recorded], tmp_path: Path
 ) -> None:
     sets = found(on, answers, tmp_path, until=0.0)
 
-    assert (sets.damages, list(sets.curve), list(sets.tried)) == ({}, [], [])
+    assert (sets.harms, list(sets.curve), list(sets.tried)) == ({}, [], [])
     assert (sets.best, sets.reason) == (None, "no time was left")
 
 

@@ -18,7 +18,7 @@ from ...models.packed.plan import LayerPlan
 from ...plotting import check_plotting
 from ...train.data.examples import Example
 from ...train.layerskip.quality import Quality, exact_answers, exit_qualities, num_batches
-from ...train.layerskip.sweet_spot import Place, default_exits, places, prompt_of
+from ...train.layerskip.sweet_spot import SweepPoint, default_exits, measure_exits, prompt_of
 from ...train.plots import write_plots
 from ..flags import takes
 from ..output import check_folder, write_text
@@ -133,12 +133,12 @@ def _places(
     lengths: Sequence[int],
     max_new_tokens: int,
     drafting: Mapping[str, Any],
-) -> list[Place]:
+) -> list[SweepPoint]:
     if not examples:
         return []
     prompts = [prompt_of(one) for one in examples]
     with progress("timing", len(prompts) * len(exits)) as tick:
-        return places(
+        return measure_exits(
             engine, prompts, exits, lengths, max_new_tokens=max_new_tokens, drafter_options=drafting, tick=tick
         )
 

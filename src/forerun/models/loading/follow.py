@@ -11,8 +11,8 @@ def follow(runner: Runner, thoroughly: bool = True) -> None:
     """Bring a runner up to date with its model; one that has no model object to follow stays as it is.
 
     Another module, hook, attribute, buffer or configuration: the runner's copy is made and checked anew. Weights written in
-    place: the runner has another version. thoroughly: see Watch.written. Raises UnsupportedModel where the changed model
-    can't be run, or has another shape, type or place than what was built on the runner counts on.
+    place: the runner has another version. thoroughly: see ChangeDetector.written. Raises UnsupportedModel if the changed
+    model can't be run, or no longer has the shape, type or device that the runner's users rely on.
     """
     if not isinstance(runner, HFRunner):
         return

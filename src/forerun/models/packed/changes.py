@@ -1,7 +1,7 @@
-"""What a model object is made of, remembered, so that a change after a runner took it over is noticed at the next request.
+"""Detects, at the next request, that a model object changed after a runner was built on it.
 
 A private copy shares the parameters alone. Whatever else a forward depends on (modules, their attributes and hooks,
-buffers, configurations) is compared with what it was, by identity where it can't change inside. Parameters written in place
+buffers, configurations) is compared with a snapshot, by identity where it is immutable. Parameters written in place
 reach the copy by themselves, but make stale what was computed with them: their version counters, their places in memory and
 a few values of each tell. For SmolLM2-135M the first takes a sixth of a millisecond, the second one.
 """
@@ -55,8 +55,11 @@ Attributes = dict[str, Any]
 
 
 @final
-class Watch:
-    """A model as it was, which isn't kept alive. `model` gives it, None once it is gone. Not for several threads at once."""
+class ChangeDetector:
+    """A snapshot of a model, to detect changes. It doesn't keep the model alive: model() is None once that is gone.
+
+    Not for several threads at once.
+    """
 
     def __init__(self, model: nn.Module) -> None:
         self.model = ref(model)
@@ -83,7 +86,7 @@ class Watch:
         self._values = _values(self._parameters, SAMPLES)
 
     def changed(self) -> bool:
-        """Whether the model is another than it was, apart from the values of its parameters."""
+        """Whether anything but the values of the parameters changed."""
         model = self.model()
         if model is None:
             return False

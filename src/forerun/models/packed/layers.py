@@ -67,8 +67,8 @@ def _child(layer: nn.Module, names: tuple[str, ...]) -> nn.Module | None:
 
 
 @final
-class Form:
-    """How a module hands out its result: alone, or in a tuple with other things after it. Known once it has run."""
+class OutputFormat:
+    """The form of a module's output: a tensor, or a tuple that starts with one. Known once the module has run."""
 
     def __init__(self) -> None:
         self.known = False
@@ -83,30 +83,30 @@ class Form:
 
 
 @final
-class Silencer:
-    """Replaces a module's forward by one that gives zeros of the same form where silent says so of the running call."""
+class SublayerSkipper:
+    """Replaces a sublayer's forward: while skipped() holds for the running call, it gives zeros of the same form."""
 
-    def __init__(self, module: nn.Module, silent: Callable[[], bool]) -> None:
-        self._silent = silent
+    def __init__(self, module: nn.Module, skipped: Callable[[], bool]) -> None:
+        self._skipped = skipped
         self._module = module
         self._forward = call_with_hooks(module)
-        self._form = Form()
+        self._output_format = OutputFormat()
         module.forward = self._run
 
     def _run(self, *args: Any, **kwargs: Any) -> Any:
-        silent = self._silent()
-        if not silent or not self._form.known:
+        skipped = self._skipped()
+        if not skipped or not self._output_format.known:
             out = self._forward(*args, **kwargs)
-            self._form.learn(out)
-            return self._form.of(torch.zeros_like(state_of(out))) if silent else out
+            self._output_format.learn(out)
+            return self._output_format.of(torch.zeros_like(state_of(out))) if skipped else out
         hidden: Tensor = args[0] if args else kwargs["hidden_states"]
         width = self._module.out_features if isinstance(self._module, nn.Linear) else hidden.shape[-1]
-        return self._form.of(hidden.new_zeros(*hidden.shape[:-1], width))
+        return self._output_format.of(hidden.new_zeros(*hidden.shape[:-1], width))
 
 
 @final
-class Block:
-    """One wrapped decoder layer. own_mask is given for an attention that asks a cache for its keys.
+class WrappedLayer:
+    """A wrapped decoder layer. own_mask: given for an attention that asks a cache for its keys.
 
     unskippable says why its sublayers can't be left out; "" if they can.
     """
@@ -118,13 +118,13 @@ class Block:
         self.unskippable = ""
         self._running = Running()
         try:
-            Silencer(attention_sublayer(layer), self._attention_silent)
+            SublayerSkipper(attention_sublayer(layer), self._skips_attention)
             for module in mlp_sublayers(layer):
-                Silencer(module, self._mlp_silent)
+                SublayerSkipper(module, self._skips_mlp)
         except UnsupportedModel as error:
             self.unskippable = str(error)
         self._forward = call_with_hooks(layer)
-        self._form = Form()
+        self._output_format = OutputFormat()
         layer.forward = self._run
 
     def _run(self, hidden: Tensor | None = None, *args: Any, packed: Packed | None = None, **kwargs: Any) -> Any:
@@ -148,20 +148,20 @@ class Block:
     def _run_rows(self, hidden: Tensor, args: tuple[Any, ...], kwargs: dict[str, Any], packed: Packed) -> Any:
         skipped = packed.plan.skips_layer(self._index)
         rows = packed.active(self._index)
-        if self._form.known and (skipped or rows == []):
-            return self._form.of(hidden)
+        if self._output_format.known and (skipped or rows == []):
+            return self._output_format.of(hidden)
         with self._running.during(packed):
             if rows is None:
                 out = self._call(hidden, args, kwargs, packed)
-                self._form.learn(out)
-                return self._form.of(hidden) if skipped else out
+                self._output_format.learn(out)
+                return self._output_format.of(hidden) if skipped else out
             index = torch.tensor(rows, device=hidden.device)
             total = hidden.shape[1]
             some = [taken(value, index, total, 1) for value in (hidden, *args)]
             named = {name: taken(value, index, total, 1) for name, value in kwargs.items()}
             out = self._call(some[0], tuple(some[1:]), named, packed)
-            self._form.learn(out)
-            return self._form.of(hidden.index_copy(1, index, state_of(out)))
+            self._output_format.learn(out)
+            return self._output_format.of(hidden.index_copy(1, index, state_of(out)))
 
     def _call(self, hidden: Tensor, args: tuple[Any, ...], kwargs: dict[str, Any], packed: Packed) -> Any:
         """The layer's own forward, with a mask that its attention understands."""
@@ -185,11 +185,11 @@ class Block:
         pattern = packed.patterns[self._index] = value if self._own_mask == Pattern() else self._own_mask
         return added_mask(packed, self._index, pattern, hidden)
 
-    def _attention_silent(self) -> bool:
+    def _skips_attention(self) -> bool:
         packed = self._running.packed
         return packed is not None and self._index in packed.plan.attention
 
-    def _mlp_silent(self) -> bool:
+    def _skips_mlp(self) -> bool:
         packed = self._running.packed
         return packed is not None and self._index in packed.plan.mlp
 

@@ -19,9 +19,9 @@ from ...core.forward import Rows
 from ...errors import UnsupportedModel, UnsupportedOption
 from .attention import NAME
 from .cached_attention import PackedCache, attends_by_itself, opened_attention
-from .changes import Watch
+from .changes import ChangeDetector
 from .forward import Packed, Part, Running
-from .layers import Block, decoder_layers
+from .layers import WrappedLayer, decoder_layers
 from .limits import max_length_of
 from .mask import Pattern
 from .plan import FULL, LayerPlan
@@ -151,14 +151,14 @@ class HFRunner(Runner):
         self.padding: Callable[[int], int] | None = None
         self.unskippable = ""
         self.lock = RLock()
-        self.watch = Watch(model)
+        self.watch = ChangeDetector(model)
         self._version = 0
         self._copy = private_copy(model), Running()
         layers = decoder_layers(self.model)
         self._own_attention = attends_by_itself(layers[0])
         for index, layer in enumerate(layers):
             mask = opened_attention(layer, model.config._attn_implementation) if self._own_attention else None
-            block = Block(layer, index, last=index == len(layers) - 1, own_mask=mask)
+            block = WrappedLayer(layer, index, last=index == len(layers) - 1, own_mask=mask)
             if block.unskippable:
                 self.refuse_plans(block.unskippable)
         if getattr(config, "do_layer_norm_before", True) is False:

@@ -70,10 +70,10 @@ class Text:
     text: str
 
 
-Form = Ids | Chat | Completion | Text
+Record = Ids | Chat | Completion | Text
 
 
-def form_of(entry: Mapping[str, Any], chat: bool) -> Form:
+def record_of(entry: Mapping[str, Any], chat: bool) -> Record:
     """What an entry holds. chat: whether there is a chat template. Raises ValueError that says what is wrong with it."""
     for keys, read in _READERS:
         if all(key in entry for key in keys):
@@ -83,19 +83,19 @@ def form_of(entry: Mapping[str, Any], chat: bool) -> Form:
     raise ValueError(f"a line has {', or '.join(KNOWN)}; got {', '.join(map(repr, entry)) or 'an empty object'}")
 
 
-def _of_ids(entry: Mapping[str, Any], chat: bool) -> Form:
+def _of_ids(entry: Mapping[str, Any], chat: bool) -> Record:
     return Ids(_ids(entry["prompt_ids"]), _ids(entry["answer_ids"]))
 
 
-def _of_messages(entry: Mapping[str, Any], chat: bool) -> Form:
+def _of_messages(entry: Mapping[str, Any], chat: bool) -> Record:
     return _chat(_messages(entry["messages"], "messages"), chat)
 
 
-def _of_conversations(entry: Mapping[str, Any], chat: bool) -> Form:
+def _of_conversations(entry: Mapping[str, Any], chat: bool) -> Record:
     return _chat([*_system(entry), *_messages(entry["conversations"], "conversations")], chat)
 
 
-def _of_instruction(entry: Mapping[str, Any], chat: bool) -> Form:
+def _of_instruction(entry: Mapping[str, Any], chat: bool) -> Record:
     asked, said = text_of(entry, "instruction"), text_of(entry, "output")
     given = text_of(entry, "input", empty=True) if entry.get("input") is not None else ""
     if chat:
@@ -107,7 +107,7 @@ def _of_instruction(entry: Mapping[str, Any], chat: bool) -> Form:
     return Completion(ALPACA.format(paired=paired, instruction=asked, given=shown), said)
 
 
-def _of_completion(entry: Mapping[str, Any], chat: bool) -> Form:
+def _of_completion(entry: Mapping[str, Any], chat: bool) -> Record:
     prompt, completion = entry["prompt"], entry["completion"]
     if isinstance(prompt, list) and isinstance(completion, list):
         return _chat([*_messages(prompt, "prompt"), *_messages(completion, "completion")], chat)
@@ -116,16 +116,16 @@ def _of_completion(entry: Mapping[str, Any], chat: bool) -> Form:
     return Completion(text_of(entry, "prompt"), text_of(entry, "completion"))
 
 
-def _of_answer(entry: Mapping[str, Any], chat: bool) -> Form:
+def _of_answer(entry: Mapping[str, Any], chat: bool) -> Record:
     asked, said = text_of(entry, "prompt"), text_of(entry, "answer")
     return Chat((_user(asked), _assistant(said))) if chat else Completion(asked, said)
 
 
-def _of_text(entry: Mapping[str, Any], chat: bool) -> Form:
+def _of_text(entry: Mapping[str, Any], chat: bool) -> Record:
     return Text(text_of(entry, "text"))
 
 
-_READERS: tuple[tuple[tuple[str, ...], Callable[[Mapping[str, Any], bool], Form]], ...] = (
+_READERS: tuple[tuple[tuple[str, ...], Callable[[Mapping[str, Any], bool], Record]], ...] = (
     (("prompt_ids", "answer_ids"), _of_ids),
     (("messages",), _of_messages),
     (("conversations",), _of_conversations),

@@ -20,7 +20,7 @@ from transformers import AutoModelForCausalLM
 from ...errors import UnsupportedModel, UnsupportedOption
 from ...models.files.draft_shape import DraftShape
 from ...models.packed.layers import decoder_layers
-from .activation_statistics import Stirred
+from .activation_statistics import ActivationStatistics
 
 # families whose layers are known to read the stream through a plain norm and to add to it, and nothing else
 PRUNED = ("llama", "mistral", "qwen2", "qwen3")
@@ -56,7 +56,7 @@ def check_cut(cut: Cut, config: Any) -> None:
         )
 
 
-def new_draft(model: Any, cut: Cut, seen: Stirred | None) -> Any:
+def new_draft(model: Any, cut: Cut, seen: ActivationStatistics | None) -> Any:
     """A transformers model in float32 that begins so; the target stays as it is.
 
     seen is needed where the draft is narrower. Raises what check_cut raises, and UnsupportedModel where layers aren't alike.
@@ -115,7 +115,7 @@ def _parts(model: Any) -> _Parts:
     return _Parts(tuple(layers), rest)
 
 
-def _narrowed(weights: _Parts, cut: Cut, config: Any, seen: Stirred) -> _Parts:
+def _narrowed(weights: _Parts, cut: Cut, config: Any, seen: ActivationStatistics) -> _Parts:
     shape = cut.shape
     basis = seen.directions[:, : shape.width] if shape.width < config.hidden_size else None
     kept = list(weights.layers)

@@ -11,7 +11,7 @@ from torch import Tensor
 
 from ...core.values import Sampling
 from ...engine.engine import Engine
-from ...models.files.classifier_heads import ACCEPTANCE, HeadFile, write_head
+from ...models.files.classifier_heads import ACCEPTANCE, ClassifierHeadFile, write_classifier_head
 from ..data.examples import Example, split
 from .acceptance import Fitted, HeadRecipe, fit, joined, predicted
 from .acceptance_data import LEAST_PROMPT, Drafted, collect
@@ -124,5 +124,5 @@ def _chains(
 def _write(run: HeadRun, engine: Engine, fitted: Fitted, report: HeadReport) -> None:
     sampling = {"temperature": run.sampling.temperature, "top_p": run.sampling.top_p, "top_k": run.sampling.top_k}
     trained = {**asdict(report), "recipe": asdict(run.recipe), "sampling": sampling, "cost": run.cost}
-    head = HeadFile(engine.pair, fitted.weights, report.h, run.recipe.reject_weight, trained)
-    write_head(ACCEPTANCE, head, run.output)
+    head = ClassifierHeadFile(engine.pair, fitted.weights, report.h, run.recipe.reject_weight, trained)
+    write_classifier_head(ACCEPTANCE, head, run.output)

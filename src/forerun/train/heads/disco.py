@@ -17,7 +17,13 @@ import torch
 from torch import Tensor
 from torch.nn.functional import binary_cross_entropy_with_logits
 
-from ...models.files.classifier_heads import LOOKAHEAD, HeadFile, lookahead_features, lookahead_logits, write_head
+from ...models.files.classifier_heads import (
+    LOOKAHEAD,
+    ClassifierHeadFile,
+    lookahead_features,
+    lookahead_logits,
+    write_classifier_head,
+)
 from ...traces.read import Position, Trace, TracedAnswer
 from ..data.examples import held_back
 from .acceptance import cross_entropy
@@ -102,7 +108,9 @@ def train_disco(run: DiscoRun, tick: Callable[[], None] = lambda: None) -> Disco
         seconds=perf_counter() - begun,
     )
     trained = {**asdict(report), "recipe": asdict(run.recipe)}
-    write_head(LOOKAHEAD, HeadFile(run.traces[0].header.pair, weights, tau, trained=trained), run.output)
+    write_classifier_head(
+        LOOKAHEAD, ClassifierHeadFile(run.traces[0].header.pair, weights, tau, trained=trained), run.output
+    )
     return report
 
 

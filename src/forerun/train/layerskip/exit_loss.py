@@ -17,7 +17,7 @@ import torch.nn.functional as F
 from torch import Tensor, nn
 from torch.utils.checkpoint import checkpoint
 
-from ...models.packed.layers import Form, state_of
+from ...models.packed.layers import OutputFormat, state_of
 from .wrapping import Forward, wrapped
 
 IGNORED = -100
@@ -67,13 +67,13 @@ class Exits:
             self._entering = None
 
     def _wrap(self, index: int, layer: nn.Module, forward: Forward) -> Forward:
-        form = Form()
+        output_format = OutputFormat()
 
         def run(hidden: Tensor, *args: Any, **kwargs: Any) -> Any:
             if self._entering is not None:
-                return form.of(self._entering if index == self._last else hidden)
+                return output_format.of(self._entering if index == self._last else hidden)
             out = forward(hidden, *args, **kwargs)
-            form.learn(out)
+            output_format.learn(out)
             if self._rows is not None and index in self._wanted:
                 self._states[index] = state_of(out).flatten(0, 1).index_select(0, self._rows)
             return out

@@ -85,7 +85,7 @@ async def _matches(target: Target, answer: Recorded, plan: LayerPlan) -> AsyncGe
     yield [one == other for one, other in zip(said, ids[answer.start :], strict=True)]
 
 
-def damages(rate: Callable[[LayerPlan], float], space: SkipSpace) -> dict[Sublayer, float]:
+def harms(rate: Callable[[LayerPlan], float], space: SkipSpace) -> dict[Sublayer, float]:
     """What leaving out one sublayer alone costs: the share of tokens that are no longer matched, of every sublayer."""
     whole = rate(FULL)
     return {one: whole - rate(space.without([one])) for one in space.sublayers}

@@ -1,4 +1,4 @@
-"""The part of a tuning run that looks for skip sets: the damage of each sublayer alone, then the search.
+"""The part of a tuning run that looks for skip sets: the harm of leaving out each sublayer alone, then the search.
 
 Its numbers are kept whether a set wins or not, since they say why skipping does or doesn't pay on this model.
 """
@@ -27,15 +27,15 @@ NO_TIME = "no time was left"
 
 
 @dataclass(frozen=True, slots=True)
-class Sets:
+class SkipSets:
     """What was found. plans: the best sets by name, those that leave something out.
 
-    damages: the share of tokens that a sublayer's absence loses, of those that there was time for. tried: the search's
+    harms: the share of tokens that a sublayer's absence loses, of those that there was time for. tried: the search's
     trials. curve: sets of the least harmful sublayers, ever larger. reason: why nothing was searched, "" if something was.
     """
 
     plans: Mapping[str, LayerPlan] = field(default_factory=dict)
-    damages: Mapping[str, float] = field(default_factory=dict)
+    harms: Mapping[str, float] = field(default_factory=dict)
     tried: Sequence[Mapping[str, Any]] = ()
     curve: Sequence[Mapping[str, Any]] = ()
     reason: str = ""
@@ -48,7 +48,7 @@ class Sets:
 
 
 @final
-class SetSearch:
+class SkipSetSearch:
     """Searches an engine's model by recorded answers. trials: no more than that, else as many as the time allows."""
 
     def __init__(
@@ -73,26 +73,26 @@ class SetSearch:
         self._space = SkipSpace(engine.runner.num_layers)
         self._rate = MatchRate(engine.runner, self._answers)
 
-    def run(self, until: float, tick: Callable[[str], None]) -> Sets:
-        """Until the budget's second `until`; half of the time that is left may go into damages."""
+    def run(self, until: float, tick: Callable[[str], None]) -> SkipSets:
+        """Until the budget's second `until`; half of the time that is left may go into measuring harms."""
         try:
             self._engine.runner.check_plan(LayerPlan.skip(self._space.num_layers, (0,)))
         except UnsupportedModel as error:
-            return Sets(reason=str(error))
+            return SkipSets(reason=str(error))
         cost = self._plan_cost()
         halfway = (self._journal.spent + until) / 2
         self._answers = self._answers[: self._affordable(halfway)]
         self._rate = MatchRate(self._engine.runner, self._answers)
-        damaged = self._damages(halfway, tick)
-        curve = self._curve(damaged, cost) if damaged else []
-        tried = self._search(cost, damaged, until, tick)
+        harms = self._harms(halfway, tick)
+        curve = self._curve(harms, cost) if harms else []
+        tried = self._search(cost, harms, until, tick)
         timed = sorted(
             (one for one in tried if not one["screened"] and one["skipped"]),
             key=lambda one: (one["value"], one["skipped"], one["name"]),
         )
-        return Sets(
+        return SkipSets(
             {one["name"]: _plan(one) for one in timed[:BEST]},
-            {f"{kind} {layer}": value for (kind, layer), value in damaged.items()},
+            {f"{kind} {layer}": value for (kind, layer), value in harms.items()},
             tried,
             curve,
             "" if tried else NO_TIME,
@@ -106,7 +106,7 @@ class SetSearch:
         return PlanCost(found["attention"], found["mlp"])
 
     def _affordable(self, until: float) -> int:
-        """On how many answers the damage of every sublayer can be read until then; one at least."""
+        """On how many answers the harm of every sublayer can be measured until then; at least one."""
 
         def count() -> Mapping[str, Any]:
             self._rate(FULL)
@@ -123,7 +123,7 @@ class SetSearch:
         found = self._journal.kept("match rate", _told(plan), lambda: {"rate": self._rate(plan)})
         return float(found["rate"])
 
-    def _damages(self, until: float, tick: Callable[[str], None]) -> dict[Sublayer, float]:
+    def _harms(self, until: float, tick: Callable[[str], None]) -> dict[Sublayer, float]:
         """Of as many sublayers as the time allows; every third first, so that no part of the model is left out."""
         whole = self._kept_rate(FULL)
         all_of_them = self._space.sublayers
@@ -133,12 +133,12 @@ class SetSearch:
             if self._journal.known("match rate", _told(plan)) is None and self._journal.spent >= until:
                 continue
             found[one] = whole - self._kept_rate(plan)
-            tick("damage of single sublayers")
+            tick("harm of single sublayers")
         return found
 
-    def _curve(self, damaged: Mapping[Sublayer, float], cost: PlanCost) -> list[dict[str, Any]]:
+    def _curve(self, harms: Mapping[Sublayer, float], cost: PlanCost) -> list[dict[str, Any]]:
         """Less is more: the sets of the least harmful sublayers, and what each promises."""
-        ordered = sorted(damaged, key=lambda one: damaged[one])
+        ordered = sorted(harms, key=lambda one: harms[one])
         sizes = sorted({round(len(ordered) * share / 12) for share in range(9)})
         proxy = Proxy(self._kept_rate, cost, self._target)
         found: list[dict[str, Any]] = []
@@ -149,7 +149,7 @@ class SetSearch:
         return found
 
     def _search(
-        self, cost: PlanCost, damaged: Mapping[Sublayer, float], until: float, tick: Callable[[str], None]
+        self, cost: PlanCost, harms: Mapping[Sublayer, float], until: float, tick: Callable[[str], None]
     ) -> list[Mapping[str, Any]]:
         """The finished trials; [] where no time was left to begin. A search that ended is not begun again."""
 
@@ -159,7 +159,7 @@ class SetSearch:
             study = SkipSearch(
                 self._space,
                 self._machine.skip_price(self._engine, prompts),
-                starting_points(self._space, damaged),
+                starting_points(self._space, harms),
                 storage=self._storage,
                 proxy=Proxy(self._kept_rate, cost, self._target),
                 about=self._about,
