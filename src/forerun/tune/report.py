@@ -55,7 +55,7 @@ def summary(outcome: Outcome) -> Iterator[str]:
     methods = list(dict.fromkeys(one.config.method for one in outcome.screened))
     candidates = _count(len(outcome.trials.candidates) - 1, "candidate")
     yield (
-        f"Tried: {_count(len(outcome.screened), 'config')} to draft ({', '.join(methods) or 'none'}), screened on "
+        f"Tried: {_count(len(outcome.screened), 'way')} to draft ({', '.join(methods) or 'none'}), screened on "
         f"{_count(len(outcome.answers), 'recorded answer')}; {candidates} on the clock beside plain decoding, in "
         f"{_count(outcome.trials.heats, 'heat')}. {outcome.spent / 60:.1f} minutes in all."
     )
