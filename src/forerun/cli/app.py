@@ -36,7 +36,7 @@ INTERRUPTED = 130
 CLOSED_PIPE = 141
 
 app = typer.Typer(
-    help="Makes language models write faster without changing a probability of what they write.",
+    help="Speeds up language models by speculative decoding, without changing the probability of any text.",
     add_completion=False,
     pretty_exceptions_enable=False,
     context_settings={"help_option_names": ["-h", "--help"]},

@@ -29,12 +29,14 @@ from .shared_options import OPENING, PLAIN, Model, Raw, measured_with, open_engi
 from .system_choice import SystemFile, opening_of, tell_departures
 from .terminal import note, progress, show, show_table
 
-Suite = Annotated[Path, typer.Option(help="Prompts in Spec-Bench's JSON lines.", show_default=False)]
+Suite = Annotated[Path, typer.Option(help="Prompts as JSON lines in Spec-Bench's format.", show_default=False)]
 JsonFile = Annotated[Path | None, typer.Option("--json", help="Write everything measured to this file.")]
-Pairs = Annotated[list[str] | None, typer.Option(help="A Python for a peer, as vllm=/path/to/python; may be repeated.")]
+Pairs = Annotated[
+    list[str] | None, typer.Option(help="A Python for a peer, such as vllm=/path/to/python; may be repeated.")
+]
 Forms = Annotated[
     list[str] | None,
-    typer.Option(help="Where peers find the model, as gguf=FILE or hf=DIRECTORY; found from MODEL if not given."),
+    typer.Option(help="The model for peers, as gguf=FILE or hf=DIRECTORY; derived from MODEL if not given."),
 ]
 
 
@@ -43,21 +45,21 @@ def bench(
     model: Model,
     suite: Suite,
     per_category: Annotated[int | None, typer.Option(help="Take at most this many prompts of a category.")] = None,
-    categories: Annotated[str, typer.Option(help="Only these categories, with commas.")] = "",
+    categories: Annotated[str, typer.Option(help="Only these categories, separated by commas.")] = "",
     methods: Annotated[
-        str, typer.Option(help="default, drafters by name, or JSON files that describe a system, with commas.")
+        str, typer.Option(help="default, names of drafters, or JSON files that describe a system, separated by commas.")
     ] = "plain,default",
     system: SystemFile = None,
     peers: Annotated[
-        str, typer.Option(help="Other engines: llama.cpp, transformers, vllm, with modes as in transformers:lookup.")
+        str, typer.Option(help="Other engines: llama.cpp, transformers, vllm, with a mode as in transformers:lookup.")
     ] = "",
     peer_python: Pairs = None,
     peer_model: Forms = None,
     peer_dtype: Annotated[str, typer.Option(help="The number format of peers that read hf directories.")] = "bfloat16",
-    max_new_tokens: Annotated[int, typer.Option(help="Tokens an answer.")] = 128,
-    threads: Annotated[int | None, typer.Option(help="Threads for everybody; torch's default if not given.")] = None,
+    max_new_tokens: Annotated[int, typer.Option(help="The most tokens of an answer.")] = 128,
+    threads: Annotated[int | None, typer.Option(help="Threads for all engines; torch's default if not given.")] = None,
     predict: Annotated[
-        bool, typer.Option("--predict", help="Calibrate, if need be, and show the predicted speed-ups, too.")
+        bool, typer.Option("--predict", help="Also show predicted speed-ups; calibrates if necessary.")
     ] = False,
     raw: Raw = False,
     plots: Annotated[Path | None, typer.Option(help="Write PNG files into this folder.")] = None,

@@ -25,15 +25,16 @@ LENGTHS = (1, 2, 3, 4, 5, 7, 9)
 def calibrate(
     model: Model,
     exit_layer: Annotated[
-        list[int] | None, typer.Option(help="Measure a draft that leaves after this layer, too; may be repeated.")
+        list[int] | None, typer.Option(help="Also measure a draft that exits after this layer; may be repeated.")
     ] = None,
     skip_attention: Annotated[str, typer.Option(help="Measure a draft without these attention sublayers: 3,5,7.")] = "",
-    skip_mlp: Annotated[str, typer.Option(help="The MLP sublayers that the same draft leaves out.")] = "",
+    skip_mlp: Annotated[str, typer.Option(help="The MLP sublayers that this draft leaves out.")] = "",
     draft_weights: Annotated[
-        str, typer.Option(help="Measure these drafts in smaller weights, int8 or int4; alone: the whole model in them.")
+        str,
+        typer.Option(help="Measure these drafts with int8 or int4 weights; without another draft: the whole model."),
     ] = "",
-    draft_model: Annotated[str | None, typer.Option(help="Measure this draft model, too.")] = None,
-    refresh: Annotated[bool, typer.Option("--refresh", help="Measure again, whatever was measured before.")] = False,
+    draft_model: Annotated[str | None, typer.Option(help="Also measure this draft model.")] = None,
+    refresh: Annotated[bool, typer.Option("--refresh", help="Measure again, even if it was measured before.")] = False,
     as_json: AsJson = False,
     **given: Any,
 ) -> None:

@@ -39,10 +39,10 @@ def compare(
     system: SystemFile = None,
     prompts: Annotated[
         Path | None,
-        typer.Option(help='JSON lines with "prompt", "messages" or "turns"; a few of forerun\'s own if not given.'),
+        typer.Option(help='JSON lines with "prompt", "messages" or "turns"; a few built-in ones if not given.'),
     ] = None,
-    repeats: Annotated[int, typer.Option(help="How many times both sides answer all prompts.")] = 5,
-    profile: Annotated[bool, typer.Option("--profile", help="Show where a round's time goes, too.")] = False,
+    repeats: Annotated[int, typer.Option(help="How many times each method answers all prompts.")] = 5,
+    profile: Annotated[bool, typer.Option("--profile", help="Also show where a round's time goes.")] = False,
     raw: Raw = False,
     as_json: AsJson = False,
     **given: Any,

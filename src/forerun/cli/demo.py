@@ -35,12 +35,14 @@ def methods_for(num_layers: int) -> dict[str, Method]:
 
 def demo(
     repeats: Annotated[int, typer.Option(help="How many times every method answers every prompt.")] = 3,
-    max_new_tokens: Annotated[int, typer.Option(help="Tokens an answer.")] = 32,
-    seconds: Annotated[float, typer.Option(help="Time for either kind of prompts; a slow machine repeats less.")] = 45,
+    max_new_tokens: Annotated[int, typer.Option(help="The most tokens of an answer.")] = 32,
+    seconds: Annotated[
+        float, typer.Option(help="Time limit for each kind of prompts; a slow machine repeats less.")
+    ] = 45,
     dtype: Annotated[
         str, typer.Option(help="float32 is exact on a CPU; bfloat16 may differ in near-ties.")
     ] = "float32",
-    model: Annotated[str, typer.Option(help="Another model than the bundled one.")] = MODEL,
+    model: Annotated[str, typer.Option(help="A model other than the bundled one.")] = MODEL,
 ) -> None:
     """Watch the bundled model write, with and without speculation, and see where it helps and where it doesn't."""
     plain = open_engine(model, PLAIN, {"dtype": dtype})

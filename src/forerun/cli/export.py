@@ -13,7 +13,7 @@ from .shared_options import AsJson, Model
 from .terminal import note, show, show_json
 
 export = typer.Typer(
-    name="export", help="Write a part of a model as a checkpoint that other engines read.", no_args_is_help=True
+    name="export", help="Write a part of a model as a checkpoint for other engines.", no_args_is_help=True
 )
 
 

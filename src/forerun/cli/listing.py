@@ -24,7 +24,7 @@ RESULTS = {RUNS: "yes", REFUSED: "no", UNMADE: "not tried", WRONG: "no"}
 
 def models(
     words: Annotated[
-        str, typer.Argument(metavar="[WORDS]", help="Only families whose name, result or reason holds these words.")
+        str, typer.Argument(metavar="[WORDS]", help="Only families whose name, result or reason contains these words.")
     ] = "",
     as_json: AsJson = False,
 ) -> None:

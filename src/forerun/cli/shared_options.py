@@ -20,9 +20,9 @@ from .terminal import note
 Model = Annotated[
     str, typer.Argument(help="A bundled name (smollm2), a directory, a GGUF file or a hub name.", show_default=False)
 ]
-Drafter = Annotated[str, typer.Option(help="Who drafts; see: forerun drafters.")]
-Policy = Annotated[str, typer.Option(help="How long drafts get; see: forerun policies.")]
-Raw = Annotated[bool, typer.Option("--raw", help="Hand texts over as they are, without the chat template.")]
+Drafter = Annotated[str, typer.Option(help="The drafter; see: forerun drafters.")]
+Policy = Annotated[str, typer.Option(help="The rule for draft lengths; see: forerun policies.")]
+Raw = Annotated[bool, typer.Option("--raw", help="Pass texts on as they are, without the chat template.")]
 AsJson = Annotated[bool, typer.Option("--json", help="Print one JSON object.")]
 
 OPENING = tuple(

@@ -21,7 +21,7 @@ SystemFile = Annotated[
     Path | None,
     typer.Option(
         "--system",
-        help="A system's JSON file: it brings the drafter, the policy, and the dtype, weights and runner not given here.",
+        help="A JSON file of a system: it sets the drafter, the policy, and dtype, weights and runner unless given here.",
     ),
 ]
 

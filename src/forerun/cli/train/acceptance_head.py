@@ -50,15 +50,15 @@ def acceptance_head(
     data: Annotated[
         list[Path], typer.Option(help="Answers that this model drew (forerun train answers); may be repeated.")
     ],
-    output: Annotated[Path, typer.Option("--output", "-o", help="The directory to write; it mustn't exist.")],
+    output: Annotated[Path, typer.Option("--output", "-o", help="The directory to write; it must not exist.")],
     drafter: Drafter,
     temperature: Annotated[
-        float | None, typer.Option(help="What labels are of, where the file doesn't say how it was drawn.")
+        float | None, typer.Option(help="The sampling temperature of the answers, if the file doesn't say it.")
     ] = None,
-    held_out: Annotated[float, typer.Option(help="The share of answers that is never trained on.")] = 0.1,
+    held_out: Annotated[float, typer.Option(help="The share of answers to hold out from training.")] = 0.1,
     cost: Annotated[float, typer.Option(help="A draft step's cost in target forwards, to choose the threshold.")] = 0.1,
-    limit: Annotated[int | None, typer.Option(help="Use only the first so many answers of each file.")] = None,
-    batch: Annotated[int, typer.Option(help="Answers that share a forward.")] = 8,
+    limit: Annotated[int | None, typer.Option(help="Use only this many first answers of each file.")] = None,
+    batch: Annotated[int, typer.Option(help="The number of answers that share a forward.")] = 8,
     skip_bad: SkipBad = False,
     as_json: AsJson = False,
     **given: Any,

@@ -26,10 +26,13 @@ HELP = {
 def exit_adapter(
     model: Model,
     data: distil.Data,
-    exit_layer: Annotated[int, typer.Option(help="The layer whose input is read; L of L: what the last layer gives.")],
+    exit_layer: Annotated[int, typer.Option(help="The layer whose input is read; L of L: the output of the last one.")],
     output: distil.Output,
     inputs: Annotated[
-        str, typer.Option(help="state: the exit's own; state+token: and the next token, no layer runs while drafting.")
+        str,
+        typer.Option(
+            help="state: the state at the exit; state+token: also the next token; no layer runs while drafting."
+        ),
     ] = "state+token",
     depth: Annotated[int, typer.Option(help="Blocks.")] = 1,
     as_json: AsJson = False,

@@ -14,7 +14,7 @@ from .report import report
 
 train = typer.Typer(
     name="train",
-    help="Make prompts and answers, train models that run ahead of themselves, and judge them.",
+    help="Make prompts and answers; train models and drafters for speculative decoding; measure them.",
     no_args_is_help=True,
 )
 train.command("prompts")(prompts)

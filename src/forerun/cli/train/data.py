@@ -22,23 +22,25 @@ from .lines import SkipBad, counting, skipped_as_dict, tell_skipped
 
 Output = Annotated[Path, typer.Option("--output", "-o", help="The JSON lines file to add to.")]
 Exclude = Annotated[
-    list[Path] | None, typer.Option(help="A prompts file whose prompts must not come up: the benchmark's.")
+    list[Path] | None, typer.Option(help="A file of prompts that must not occur, such as a benchmark's.")
 ]
-Batch = Annotated[int, typer.Option(help="Requests that share a forward.")]
+Batch = Annotated[int, typer.Option(help="The number of requests that share a forward.")]
 
 
 @takes(*OPENING)
 def prompts(
     model: Model,
     output: Output,
-    count: Annotated[int, typer.Option(help="How many different prompts the file shall hold.")] = 1000,
+    count: Annotated[int, typer.Option(help="How many different prompts to write in total.")] = 1000,
     temperature: Annotated[float, typer.Option(help="Above 0; higher gives more variety and more nonsense.")] = 1.0,
     top_k: Annotated[int, typer.Option(help="Draw from the k most probable tokens (0: all).")] = 200,
-    top_p: Annotated[float, typer.Option(help="Draw from the most probable tokens that hold this share.")] = 0.95,
-    max_tokens: Annotated[int, typer.Option(help="Leave out turns that are longer.")] = 128,
+    top_p: Annotated[
+        float, typer.Option(help="Draw from the most probable tokens with this total probability.")
+    ] = 0.95,
+    max_tokens: Annotated[int, typer.Option(help="Leave out longer turns.")] = 128,
     seed: Annotated[int, typer.Option(help="The same seed gives the same prompts.")] = 0,
     openings: Annotated[
-        Path | None, typer.Option(help="A file of beginnings, one a line, that the turns take in turn.")
+        Path | None, typer.Option(help="A file of beginnings, one per line, which the turns use in rotation.")
     ] = None,
     exclude: Exclude = None,
     batch: Batch = 48,
@@ -74,15 +76,16 @@ def answers(
     output: Output,
     max_new_tokens: Annotated[int, typer.Option(help="The longest answer, in tokens.")] = 128,
     temperature: Annotated[float, typer.Option(help="0 answers greedily.")] = 0.0,
-    top_p: Annotated[float, typer.Option(help="Draw from the most probable tokens that hold this share.")] = 1.0,
-    max_prompt: Annotated[int, typer.Option(help="Leave out prompts of more tokens.")] = 1024,
+    top_p: Annotated[float, typer.Option(help="Draw from the most probable tokens with this total probability.")] = 1.0,
+    max_prompt: Annotated[int, typer.Option(help="Leave out longer prompts.")] = 1024,
     seed: Annotated[int, typer.Option(help="The same seed gives the same answers.")] = 0,
     exclude: Exclude = None,
     states: Annotated[
         Path | None, typer.Option(help="Keep the states at --layers in this directory, for train exit-adapter.")
     ] = None,
     layers: Annotated[
-        str, typer.Option(help="Whose states to keep: 10,15,30. Layer L of L is what the last one gives.")
+        str,
+        typer.Option(help="The layers whose input states to keep: 10,15,30. L of L: the output of the last one."),
     ] = "",
     batch: Batch = 48,
     skip_bad: SkipBad = False,

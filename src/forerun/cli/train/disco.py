@@ -30,8 +30,8 @@ RECIPE = recipe_flags(DiscoRecipe, HELP)
 @takes(*RECIPE)
 def disco(
     traces: Annotated[list[Path], typer.Argument(help="Traces of one model and drafter (forerun trace).")],
-    output: Annotated[Path, typer.Option("--output", "-o", help="The directory to write; it mustn't exist.")],
-    held_out: Annotated[float, typer.Option(help="The share of prompts that is never trained on.")] = 0.2,
+    output: Annotated[Path, typer.Option("--output", "-o", help="The directory to write; it must not exist.")],
+    held_out: Annotated[float, typer.Option(help="The share of prompts to hold out from training.")] = 0.2,
     cost: Annotated[
         float | None,
         typer.Option(help="A draft step's cost in target forwards, to choose the threshold; as traced if not given."),

@@ -35,16 +35,16 @@ HELP = {
 LOG_EVERY = 20
 
 Data = Annotated[list[Path], typer.Option(help="Answers of this model (forerun train answers); may be repeated.")]
-Output = Annotated[Path, typer.Option("--output", "-o", help="The directory to write; it mustn't exist.")]
+Output = Annotated[Path, typer.Option("--output", "-o", help="The directory to write; it must not exist.")]
 RUN = tuple(
     flag(name, kind, default, "Options", help)
     for name, kind, default, help in (
         ("states", list[Path] | None, None, "States kept by train answers --states; may be repeated."),
-        ("held_out", float, 0.02, "The share of answers that is never trained on."),
-        ("limit", int | None, None, "Use only the first so many answers of each file."),
+        ("held_out", float, 0.02, "The share of answers to hold out from training."),
+        ("limit", int | None, None, "Use only this many first answers of each file."),
         ("save_every", int, 100, "Steps between checkpoints to resume from."),
         ("skip_bad", bool, False, SKIPPING),
-        ("resume", bool, False, "Go on with the run that was interrupted."),
+        ("resume", bool, False, "Resume the interrupted run."),
     )
 )
 

@@ -30,7 +30,7 @@ def draft(
     ],
     output: distil.Output,
     from_layers: Annotated[
-        str, typer.Option(help="The model's layers that the draft begins with, 0,1,28,29; evenly spread if not given.")
+        str, typer.Option(help="The layers of the model to start from: 0,1,28,29; evenly spread if not given.")
     ] = "",
     as_json: AsJson = False,
     **given: Any,

@@ -61,11 +61,11 @@ def layerskip(
     data: Annotated[
         Path, typer.Option(help="Conversations, instructions, prompts with answers, or texts as JSON lines.")
     ],
-    output: Annotated[Path, typer.Option(help="The directory to write; it mustn't exist.")],
+    output: Annotated[Path, typer.Option(help="The directory to write; it must not exist.")],
     preset_name: Annotated[
         str, typer.Option("--preset", help="The paper's settings: from_scratch, continual or fine_tune.")
     ] = "fine_tune",
-    resume: Annotated[bool, typer.Option("--resume", help="Go on with the run that was interrupted.")] = False,
+    resume: Annotated[bool, typer.Option("--resume", help="Resume the interrupted run.")] = False,
     max_length: Annotated[
         int | None, typer.Option(help="Refuse longer examples; the model's longest if not given.")
     ] = None,

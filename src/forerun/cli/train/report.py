@@ -32,17 +32,22 @@ from .tables import show_report
 @takes(*OPENING)
 def report(
     model: Model,
-    data: Annotated[Path, typer.Option(help="Held-out examples as JSON lines, as for training.", show_default=False)],
-    against: Annotated[str | None, typer.Option(help="The model before training, to show what training cost.")] = None,
-    exit_layer: Annotated[
-        list[int] | None, typer.Option(help="Measure drafts from this exit; may be repeated. A few if not given.")
+    data: Annotated[
+        Path, typer.Option(help="Held-out examples as JSON lines, in a format for training.", show_default=False)
+    ],
+    against: Annotated[
+        str | None, typer.Option(help="The model before training, to show the cost of training.")
     ] = None,
-    lengths: Annotated[str, typer.Option(help="Draft lengths to measure, with commas.")] = "1,2,3,4,6,8",
+    exit_layer: Annotated[
+        list[int] | None,
+        typer.Option(help="Measure drafts from this exit layer; may be repeated. A few layers if not given."),
+    ] = None,
+    lengths: Annotated[str, typer.Option(help="Draft lengths to measure, separated by commas.")] = "1,2,3,4,6,8",
     limit: Annotated[int | None, typer.Option(help="Take at most this many examples.")] = None,
     timed: Annotated[int, typer.Option(help="Measure speed on at most this many prompts; 0: not at all.")] = 16,
-    max_new_tokens: Annotated[int, typer.Option(help="Tokens an answer.")] = 128,
+    max_new_tokens: Annotated[int, typer.Option(help="The most tokens of an answer.")] = 128,
     vocabulary: Annotated[int, typer.Option(help="Restrict the draft's head to this many tokens (0: all).")] = 0,
-    vocabulary_text: Annotated[str, typer.Option(help="A text whose most frequent tokens these are.")] = "",
+    vocabulary_text: Annotated[str, typer.Option(help="A text whose most frequent tokens to take.")] = "",
     output: Annotated[Path | None, typer.Option(help="Write report.json and PNG files into this folder.")] = None,
     skip_bad: SkipBad = False,
     as_json: AsJson = False,

@@ -41,7 +41,7 @@ def design(
     model: Model,
     shape: Annotated[
         list[str] | None,
-        typer.Option(help="Measure this shape, too: layers=4,width=384; the rest is the target's; may be repeated."),
+        typer.Option(help="Also measure this shape: layers=4,width=384; the rest is the target's; may be repeated."),
     ] = None,
     known: Annotated[
         list[str] | None,
@@ -52,15 +52,15 @@ def design(
         typer.Option(
             "--candidate",
             "--candidates",
-            help="A draft model to judge, with options after commas: DIR or DIR,vocabulary=8192; may be repeated.",
+            help="A draft model to measure, with options after commas: DIR or DIR,vocabulary=8192; may be repeated.",
         ),
     ] = None,
     log: Annotated[Path | None, typer.Option(help="The target's greedy answers, from forerun train answers.")] = None,
     answers: Annotated[int, typer.Option(help="Read at most this many answers of the log.")] = ANSWERS,
     with_grid: Annotated[
-        bool, typer.Option("--grid/--no-grid", help="Measure depths by widths below the target's, too.")
+        bool, typer.Option("--grid/--no-grid", help="Also measure a grid of depths and widths below the target's.")
     ] = True,
-    prefix: Annotated[int, typer.Option(help="Tokens before the rounds that are measured.")] = PREFIX,
+    prefix: Annotated[int, typer.Option(help="The number of tokens before the measured rounds.")] = PREFIX,
     report: Annotated[Path | None, typer.Option(help="Write design.json and design.png here.")] = None,
     as_json: AsJson = False,
     **given: Any,

@@ -47,24 +47,30 @@ def listing(context: typer.Context, as_json: AsJson = False) -> None:
 def compare(
     trace: TraceFile,
     choose_on: Annotated[
-        Path | None, typer.Option(help="A trace of other prompts: of a rule's variants, the best one there is judged.")
+        Path | None,
+        typer.Option(help="A trace of other prompts: only the variant of a rule that is best there is judged."),
     ] = None,
     rule: Annotated[
         list[str] | None,
-        typer.Option(help='As "threshold confidence=0.4|0.6"; may be repeated. All that need no option if not given.'),
+        typer.Option(
+            help='Such as "threshold confidence=0.4|0.6"; may be repeated. All without required options if not given.'
+        ),
     ] = None,
     costs: Annotated[
-        str, typer.Option(help="With commas: calibrated, c=0.1. The trace's own and c from 0.05 to 0.3 if not given.")
+        str,
+        typer.Option(
+            help="Separated by commas: calibrated, c=0.1. The trace's own, and c from 0.05 to 0.3, if not given."
+        ),
     ] = "",
     measure: Annotated[
         str | None,
         typer.Option(
-            help="The traced model: measure what rounds cost now, and time the best rules and the best fixed length."
+            help="The traced model: measure the current cost of rounds, and time the best rules and the best fixed length."
         ),
     ] = None,
     best: Annotated[int, typer.Option(help="How many of the best rules to time.")] = 3,
     timed_prompts: Annotated[int, typer.Option(help="How many of the prompts to time.")] = 16,
-    repeats: Annotated[int, typer.Option(help="How many times each is timed on all of them.")] = 3,
+    repeats: Annotated[int, typer.Option(help="How many times to time each rule on all of them.")] = 3,
     output: Annotated[Path | None, typer.Option(help="Write report.json and PNG files into this folder.")] = None,
     as_json: AsJson = False,
     **given: Any,

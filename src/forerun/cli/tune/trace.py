@@ -45,16 +45,16 @@ def trace(
     output: Annotated[Path, typer.Option("--output", "-o", help="The JSON lines file to add to.", show_default=False)],
     depth: Annotated[int, typer.Option(help="How many tokens to draft at each position.")] = 12,
     top: Annotated[int, typer.Option(help="How many of a row's largest probabilities to record.")] = 10,
-    max_new_tokens: Annotated[int, typer.Option(help="Tokens an answer.")] = 64,
+    max_new_tokens: Annotated[int, typer.Option(help="The most tokens of an answer.")] = 64,
     per_category: Annotated[int | None, typer.Option(help="Take at most this many prompts of a category.")] = None,
-    skip: Annotated[int, typer.Option(help="Leave out the first so many prompts of each category.")] = 0,
-    max_prompt: Annotated[int, typer.Option(help="Leave out prompts of more tokens.")] = 1024,
+    skip: Annotated[int, typer.Option(help="Leave out this many first prompts of each category.")] = 0,
+    max_prompt: Annotated[int, typer.Option(help="Leave out longer prompts.")] = 1024,
     hidden: Annotated[
-        bool, typer.Option("--hidden", help="Keep the draft's hidden states, too, which acceptance heads read.")
+        bool, typer.Option("--hidden", help="Also keep the draft's hidden states, which acceptance heads read.")
     ] = False,
-    batch: Annotated[int, typer.Option(help="Requests that share a forward.")] = 8,
+    batch: Annotated[int, typer.Option(help="The number of requests that share a forward.")] = 8,
     cost_prompts: Annotated[
-        int, typer.Option(help="Measure what rounds cost on so many of the prompts before; 0: not at all.")
+        int, typer.Option(help="Measure the cost of rounds first, on this many of the prompts; 0: not at all.")
     ] = COST_PROMPTS,
     raw: Raw = False,
     as_json: AsJson = False,

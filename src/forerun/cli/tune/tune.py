@@ -40,27 +40,27 @@ def tune(
     model: Model,
     prompts: Annotated[Path, typer.Option(help='JSON lines with "prompt", "messages" or "turns".', show_default=False)],
     output: Annotated[
-        Path, typer.Option("--output", "-o", help="The system's JSON file to write.", show_default=False)
+        Path, typer.Option("--output", "-o", help="The JSON file of the system to write.", show_default=False)
     ],
     budget: Annotated[str, typer.Option(help="How long to tune: 90s, 10m, 1h.")] = "10m",
     methods: Annotated[
-        str, typer.Option(help=f"What to try, with commas: {', '.join(METHODS)}; all if not given.")
+        str, typer.Option(help=f"What to try, separated by commas: {', '.join(METHODS)}; all if not given.")
     ] = "",
     draft_model: Annotated[list[str] | None, typer.Option(help="A draft model to try; may be repeated.")] = None,
     adapter: Annotated[list[Path] | None, typer.Option(help="An exit adapter to try; may be repeated.")] = None,
     vocabulary_text: Annotated[
-        Path | None, typer.Option(help="A text whose most frequent tokens small vocabularies hold.")
+        Path | None, typer.Option(help="A text whose most frequent tokens make up small vocabularies.")
     ] = None,
-    max_new_tokens: Annotated[int, typer.Option(help="Tokens an answer.")] = 64,
-    max_prompt: Annotated[int, typer.Option(help="Leave out prompts of more tokens.")] = 1024,
+    max_new_tokens: Annotated[int, typer.Option(help="The most tokens of an answer.")] = 64,
+    max_prompt: Annotated[int, typer.Option(help="Leave out longer prompts.")] = 1024,
     storage: Annotated[
-        str, typer.Option(help="Where the search for skip sets is kept: a file, or an address that Optuna knows.")
+        str, typer.Option(help="Where to keep the search for skip sets: a file, or an address that Optuna knows.")
     ] = "",
     report: Annotated[
         Path | None,
         typer.Option(help="Write report.json, summary.txt, held_out.jsonl (the prompts) and PNG files here."),
     ] = None,
-    seed: Annotated[int, typer.Option(help="Chooses which prompts are held out.")] = 0,
+    seed: Annotated[int, typer.Option(help="Seed of the choice of held-out prompts.")] = 0,
     raw: Raw = False,
     as_json: AsJson = False,
     **given: Any,
