@@ -217,7 +217,7 @@ def test_whoever_may_remember_its_calls_is_doubted(processor: Any) -> None:
 
 def test_a_doubt_says_where_the_state_may_be() -> None:
     assert found(in_a_list)[0] == "it may change what it holds (.append)"
-    assert found(in_an_object)[0] == "it holds a Tally ('TALLY'), of which nothing is known"
+    assert found(in_an_object)[0] == "it holds a Tally ('TALLY'), about which nothing is known"
     assert found(in_a_class)[0] == "it keeps state between calls (it stores 'calls')"
     assert found(in_pythons_generator)[0] == "it takes the attribute 'random'"
 

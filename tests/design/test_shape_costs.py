@@ -27,7 +27,7 @@ def test_a_machine_with_a_price_for_each_layer_charges_for_depth() -> None:
     assert shape_costs.ratio == pytest.approx(8)
     assert shape_costs.sentence == (
         "This machine charges for depth: at about equal parameters, 16 layers of width 32 take 8.00 times as long as 1 of "
-        "width 128, so a draft had better be shallow and wide."
+        "width 128, so a draft should be shallow and wide."
     )
 
 

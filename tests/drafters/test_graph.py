@@ -201,7 +201,7 @@ def test_nothing_is_drafted_where_no_token_is_confident_enough() -> None:
     ("options", "message"),
     [
         ({}, "drafter 'graph' needs option 'of'"),
-        ({"of": "lookup"}, "drafter 'graph' can't branch drafter 'lookup', which has no law"),
+        ({"of": "lookup"}, "drafter 'graph' can't branch drafter 'lookup', which gives no probabilities"),
         ({"of": "self", "n": 0}, "n must be at least 1 child a node, got 0"),
         ({"of": "self", "m": -2}, r"m must be at least -1 \(-1 never merges\), got -2"),
         ({"of": "self", "sibling": 1.1}, r"sibling must be in \[0, 1\], got 1.1"),

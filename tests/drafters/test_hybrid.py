@@ -134,8 +134,8 @@ def test_each_drafter_gets_its_own_options(parts: Parts) -> None:
     [
         ({}, "drafter 'hybrid' needs option 'then': Lookup where it finds something"),
         ({"then": "magic"}, "unknown drafter 'magic'; known: draft_model, .*lookup"),
-        ({"then": "hybrid"}, "then must be another drafter than 'hybrid' and 'lookup', got 'hybrid'"),
-        ({"then": "lookup"}, "then must be another drafter than 'hybrid' and 'lookup', got 'lookup'"),
+        ({"then": "hybrid"}, "then must be a drafter other than 'hybrid' and 'lookup', got 'hybrid'"),
+        ({"then": "lookup"}, "then must be a drafter other than 'hybrid' and 'lookup', got 'lookup'"),
         ({"then": "draft_model"}, "drafter 'draft_model' needs option 'model'"),
         ({"then": "self", "model": "x"}, "has no option 'model'; its options: then, max_ngram, min_ngram, exit_layer"),
         ({"then": "self", "min_ngram": 9}, "min_ngram must be in 1..max_ngram, got min_ngram 9"),
@@ -152,7 +152,9 @@ def test_an_option_that_both_have_is_refused(parts: Parts, monkeypatch: pytest.M
     @DRAFTERS("similar", source="")
     def similar(parts: Parts, *, min_ngram: int = 1) -> Any: ...
 
-    with pytest.raises(UnsupportedOption, match="whose option 'min_ngram' is: both 'lookup' and 'similar' have one"):
+    with pytest.raises(
+        UnsupportedOption, match="can't assign the option 'min_ngram': both 'lookup' and 'similar' have one"
+    ):
         built(parts, then="similar", min_ngram=2)
 
 

@@ -248,7 +248,7 @@ def test_it_reads_a_text_as_the_drafter_that_it_branches() -> None:
         ({"of": "magic"}, "unknown drafter 'magic'; known: draft_model"),
         (
             {"of": "lookup"},
-            "drafter 'tree' can't branch drafter 'lookup', which has no law; draft with draft_model, self",
+            "drafter 'tree' can't branch drafter 'lookup', which gives no probabilities; draft with draft_model, self",
         ),
         ({"of": "none"}, "drafter 'tree' can't branch drafter 'none'"),
         ({"of": "hybrid", "then": "self"}, "drafter 'tree' can't branch drafter 'hybrid'"),
@@ -280,5 +280,7 @@ def test_a_drafter_without_a_law_says_so_where_it_is_asked_to_branch() -> None:
             yield await drafter.extend([1], [ROOT])
 
     for source in (begun(), extended()):
-        with pytest.raises(UnsupportedOption, match="a Lookup has no law to branch from; draft with draft_model"):
+        with pytest.raises(
+            UnsupportedOption, match="a Lookup gives no probabilities to branch from; draft with draft_model"
+        ):
             next(drive(source))

@@ -36,7 +36,7 @@ def test_an_output_that_is_there_is_not_written_over(tmp_path: Path) -> None:
 
 def test_an_interrupted_run_is_gone_on_with_only_if_asked(work: OutputFolder) -> None:
     check_output(work.output, resume=True)
-    with pytest.raises(ValueError, match=r"interrupted run is at .*out.part; go on with --resume, or remove it"):
+    with pytest.raises(ValueError, match=r"interrupted run is at .*out.part; continue it with --resume, or remove it"):
         check_output(work.output, resume=False)
 
 
@@ -91,7 +91,7 @@ def test_what_was_dear_is_kept_without_a_checkpoint(tmp_path: Path) -> None:
     broken = checkpoint(work, 6, state=None)
 
     with (
-        pytest.raises(ValueError, match=r"make room \(--resume goes on from states\)"),
+        pytest.raises(ValueError, match=r"free some space \(--resume continues from states\)"),
         work.guarded(),
     ):
         raise OSError(errno.ENOSPC, "No space left on device")
@@ -122,7 +122,7 @@ def test_with_a_checkpoint_nothing_else_is_touched(tmp_path: Path) -> None:
 )
 def test_a_full_disk_is_said_in_a_sentence(work: OutputFolder, error: Exception) -> None:
     with (
-        pytest.raises(ValueError, match=r"no space left to write to .*make room \(nothing of the run is left\)"),
+        pytest.raises(ValueError, match=r"no space left to write to .*free some space \(nothing of the run was kept\)"),
         work.guarded(),
     ):
         raise error
@@ -133,7 +133,7 @@ def test_a_full_disk_is_said_in_a_sentence(work: OutputFolder, error: Exception)
 def test_a_full_disk_says_where_to_go_on(work: OutputFolder) -> None:
     checkpoint(work, 7)
 
-    with pytest.raises(ValueError, match="--resume goes on from checkpoint-7"), work.guarded():
+    with pytest.raises(ValueError, match="--resume continues from checkpoint-7"), work.guarded():
         raise OSError(errno.ENOSPC, "No space left on device")
 
 
@@ -154,7 +154,7 @@ def test_too_little_room_is_refused_before_the_run(tmp_path: Path, monkeypatch: 
     monkeypatch.setattr(shutil, "disk_usage", lambda place: SimpleNamespace(free=10**9))
 
     check_space(tmp_path / "new" / "out", 10**9)
-    with pytest.raises(ValueError, match=r"needs 2.5 GB .* there are 1.0 GB free at .*; make room"):
+    with pytest.raises(ValueError, match=r"needs 2.5 GB .* there are 1.0 GB free at .*; free some space"):
         check_space(tmp_path / "new" / "out", 25 * 10**8)
 
 

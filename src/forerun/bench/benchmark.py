@@ -56,7 +56,7 @@ class Benchmark:
         limit = self.engine.runner.max_length
         if limit is not None and longest > limit:
             raise ValueError(
-                f"the longest prompt and its answer take {longest} tokens and {self.engine.name} holds {limit}; take fewer "
+                f"the longest prompt and its answer take {longest} tokens and {self.engine.name} holds {limit}; use fewer "
                 "max-new-tokens or another suite"
             )
         failures: dict[str, str] = {}

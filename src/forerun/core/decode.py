@@ -1,4 +1,4 @@
-"""The loop: prompt ids -> prefill -> (draft -> verify -> keep -> yield) until done. One loop serves every method."""
+"""The loop: prompt ids -> prefill -> (draft -> verify -> keep -> yield) until done. Every method uses this loop."""
 
 from __future__ import annotations
 
@@ -17,13 +17,13 @@ from .sampling import greedy_tokens, law
 from .values import ROOT, Context, Draft, Round, Step, Timing, UnusedWork, Verdict
 from .verify import RowLaw, Rule, verify
 
-MOST_FAILED = 4  # NaN in the keys of a draft model doesn't go away
+MOST_FAILED = 4  # NaN in the keys of a draft model stays there
 
 
 async def decode(target: Target, drafter: Drafter, policy: LengthPolicy, context: Context) -> AsyncGenerator[Round]:
-    """Yield a round at a time until the context is finished. The first round is the prefill, with an empty draft.
+    """Yield rounds until the context is finished. The first round is the prefill, with an empty draft.
 
-    The target's law decides every token (verify.py), whatever drafter and policy do, unless the drafter is lossy.
+    Unless the drafter is lossy, every token follows the target's law (verify.py), whatever drafter and policy do.
     """
     if context.room <= 0:
         return
@@ -31,7 +31,7 @@ async def decode(target: Target, drafter: Drafter, policy: LengthPolicy, context
     rows = await target.sync(context.ids, drafter.taps)
     clock.lap("forward")
     yield _finish(Draft(), _decide(Draft(), rows.logits, context, clock), rows.logits, context, clock)
-    failed = 0  # drafts in a row that no processor spoilt, and that held nothing for the drafter's row was no law
+    failed = 0  # consecutive drafts that are empty because the drafter's row was no law, without a processor's doing
     policy.begin(drafter.unread(context.ids), context.room)
     try:
         while context.finish_reason is None:
@@ -58,7 +58,7 @@ async def decode(target: Target, drafter: Drafter, policy: LengthPolicy, context
 
 
 async def _collect(drafter: Drafter, policy: LengthPolicy, context: Context) -> tuple[list[Step], UnusedWork]:
-    """Pull a step or more while there is room for them and the target's own token; an end of sequence ends a chain."""
+    """Collect steps while there is room for them and the target's own token; an end of sequence ends a chain."""
     steps: list[Step] = []
     if context.room <= 1:
         return steps, UnusedWork()
@@ -99,7 +99,7 @@ def _finish(
 
 @final
 class _Clock:
-    """A stop watch with named laps."""
+    """A stopwatch with named laps."""
 
     def __init__(self) -> None:
         self.seconds: dict[str, float] = {}
@@ -115,7 +115,7 @@ class _Clock:
 
 
 def _row_laws(logits: Tensor, context: Context, clock: _Clock) -> RowLaw:
-    """The target's law by row. Greedy rows without history are read off together, in one transfer."""
+    """The target's law by row. Greedy rows without history are read in one transfer."""
     sampling = context.sampling
     begun = perf_counter()
     if sampling.temperature == 0 and not sampling.uses_history:

@@ -1,4 +1,4 @@
-"""What the loop knows of a drafter: it drafts for one request, and may let others branch what it drafts."""
+"""The interface of a drafter: it drafts for one request, and may let other drafters branch its drafts."""
 
 from __future__ import annotations
 
@@ -15,12 +15,11 @@ WITH_LAW = "draft with draft_model, self or exit_adapter"
 
 
 class Drafter(ABC):
-    """Drafts for one request. taps: the layers whose states it reads off the target's sequence (Sequence.states).
+    """Drafts for one request. taps: the layers whose states it reads from the target's sequence (Sequence.states).
 
-    identity says which drafter it is, to what was trained for it; "" where it can't be told. branches: it has begin and
-    extend, so a tree can be drafted with it. rule: how its drafts are verified where that is not verify.verify; any other is
-    lossy. inner: the drafter that it branches, if it does; forwards: how many rows each forward of inner had, of the last
-    draft begun. unused: work of the last draft that led to no step.
+    identity: which drafter it is, for files that were trained for it; "" if unknown. branches: whether it has begin and
+    extend, which drafting a tree needs. rule: how its drafts are verified, if not by verify.verify; any other rule is lossy.
+    inner: the drafter that it branches, if any. forwards: the rows of each forward of inner in the last draft. unused: work of the last draft that led to no step.
     """
 
     taps: frozenset[int] = frozenset()
@@ -45,7 +44,7 @@ class Drafter(ABC):
 
     async def begin(self, context: Context) -> Rows | None:
         """The row after the pending token, at the start of a round; None where nothing can be drafted."""
-        raise UnsupportedOption(f"a {type(self).__name__} has no law to branch from; {WITH_LAW}")
+        raise UnsupportedOption(f"a {type(self).__name__} gives no probabilities to branch from; {WITH_LAW}")
 
     async def extend(self, tokens: Series[int], parents: Series[int]) -> Rows | None:
         """A row after each of these drafted tokens; None where the drafter's context ends.
@@ -53,7 +52,7 @@ class Drafter(ABC):
         The tokens handed over since begin are numbered from 0. parents[i] is the number of an earlier one that tokens[i]
         follows, ROOT for the pending token.
         """
-        raise UnsupportedOption(f"a {type(self).__name__} has no law to branch from; {WITH_LAW}")
+        raise UnsupportedOption(f"a {type(self).__name__} gives no probabilities to branch from; {WITH_LAW}")
 
     async def read(self, ids: Series[int], given: int) -> Rows:
         """The rows after ids[given - 1:], as if the tokens after the first `given` had been drafted, in one pass.

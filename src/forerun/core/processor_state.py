@@ -154,7 +154,7 @@ def _callable(target: Any, reach: ReachableState, entry: bool = False) -> Iterat
         yield from _object(target, reach)
         yield from _function(call, reach, entry, bound=True)
     elif not _known_builtin(target):
-        yield f"it uses {_name(target)}, of which nothing is known"
+        yield f"it uses {_name(target)}, about which nothing is known"
 
 
 def _known_builtin(target: Any) -> bool:
@@ -267,7 +267,7 @@ def _value(value: Any, name: str, reach: ReachableState) -> Iterator[str]:
         else:
             reach.reads.append(partial(_version, value))
     else:
-        yield f"it holds {_name(value)} ({name}), of which nothing is known"
+        yield f"it holds {_name(value)} ({name}), about which nothing is known"
 
 
 def _parts(container: Any) -> tuple[Any, ...]:

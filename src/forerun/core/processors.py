@@ -53,7 +53,7 @@ STATELESS = frozenset(
 
 PROMISE = "forerun.row_wise(processor) promises that it is a function of one row, and drafts are verified with it"
 
-_GUIDANCE = "it runs a second text beside the one that is written"
+_GUIDANCE = "it runs a second text beside the generated one"
 _WATERMARK = "a watermark is drawn along with the text"
 _CODEBOOKS = "it counts the codebooks or channels that it was called for"
 

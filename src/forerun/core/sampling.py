@@ -57,7 +57,7 @@ def _law(scores: Tensor, sampling: Sampling, logits: Tensor) -> Law:
     best, token = scores.max(-1)
     value = float(best)
     if value != value and not bool(logits.isnan().any()):
-        raise InvalidLogits("no token is allowed here: the processors made NaN of the scores")
+        raise InvalidLogits("no token is allowed here: the processors turned the scores into NaN")
     _check(value)
     if sampling.temperature == 0:
         return PointMass(int(token))

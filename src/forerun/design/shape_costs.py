@@ -40,9 +40,9 @@ class ShapeCosts:
             f"long as {wide[0].layers} of width {wide[0].width}"
         )
         if self.ratio > APART:
-            return f"This machine charges for depth: {compared}, so a draft had better be shallow and wide."
+            return f"This machine charges for depth: {compared}, so a draft should be shallow and wide."
         if self.ratio < 1 / APART:
-            return f"This machine charges for width: {compared}, so a draft had better be deep and narrow."
+            return f"This machine charges for width: {compared}, so a draft should be deep and narrow."
         return f"This machine charges for parameters, not for their shape: {compared}."
 
 

@@ -32,12 +32,14 @@ class Branch:
 
 
 def branching(parts: Parts, name: str, of: str, options: Mapping[str, Any]) -> DrafterFactory:
-    """The factory of the drafter that `name` branches. Raises UnsupportedOption where that one has no law to branch from."""
+    """The factory of the drafter that `name` branches. Raises UnsupportedOption if it gives no probabilities to branch from."""
     make: DrafterFactory = DRAFTERS.check(of, options).build(parts, **options)
     drafter = make(parts.target.acquire())
     drafter.close()
     if not drafter.branches:
-        raise UnsupportedOption(f"drafter {name!r} can't branch drafter {of!r}, which has no law; {WITH_LAW}")
+        raise UnsupportedOption(
+            f"drafter {name!r} can't branch drafter {of!r}, which gives no probabilities; {WITH_LAW}"
+        )
     return make
 
 

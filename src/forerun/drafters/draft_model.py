@@ -144,5 +144,5 @@ def compare_vocabularies(target: dict[str, int], draft: dict[str, int], shared: 
         if token_id < shared and other != token:
             raise UnsupportedOption(
                 f"draft model {name} has another tokenizer: id {token_id} is {token!r} there and {other!r} in the target; "
-                "take a draft model of the target's family"
+                "use a draft model of the target's family"
             )

@@ -58,7 +58,7 @@ class Hybrid(Drafter):
 def build(parts: Parts, *, then: str, **options: Any) -> DrafterFactory:
     """Lookup where it finds something, else another drafter (then), each with its own options."""
     if then in ("hybrid", FIRST):
-        raise UnsupportedOption(f"then must be another drafter than 'hybrid' and {FIRST!r}, got {then!r}")
+        raise UnsupportedOption(f"then must be a drafter other than 'hybrid' and {FIRST!r}, got {then!r}")
     lookup, other = DRAFTERS.entry(FIRST), DRAFTERS.entry(then)
     of_lookup, of_other = _shared_out(options, lookup, other)
     make_lookup = DRAFTERS.check(FIRST, of_lookup).build(parts, **of_lookup)
@@ -75,7 +75,7 @@ def _shared_out(
     for name, value in options.items():
         if name in lookup.options and name in other.options:
             raise UnsupportedOption(
-                f"drafter 'hybrid' can't tell whose option {name!r} is: both {lookup.name!r} and {other.name!r} have one"
+                f"drafter 'hybrid' can't assign the option {name!r}: both {lookup.name!r} and {other.name!r} have one"
             )
         if name in lookup.options:
             of_lookup[name] = value

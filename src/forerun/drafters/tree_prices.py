@@ -53,7 +53,7 @@ def pricing(parts: Parts, budget: int, min_confidence: float, costs: str) -> Pri
     if capacity is not None and budget >= capacity:
         name = parts.target.runner.name
         raise ValueError(
-            f"budget must be at most {capacity - 1} nodes, for the cache of {name} holds {capacity} tokens, got {budget}"
+            f"budget must be at most {capacity - 1} nodes, since the cache of {name} holds {capacity} tokens, got {budget}"
         )
     room = BUDGET if capacity is None else min(BUDGET, capacity - 1)
     return Pricing(budget, min_confidence, room, read_costs(costs) if costs else None)

@@ -27,7 +27,7 @@ def check_output(output: Path, resume: bool) -> None:
     if resume and not (part / ABOUT).exists():
         raise ValueError(f"nothing to resume: there is no interrupted run at {part}")
     if not resume and part.exists():
-        raise ValueError(f"an interrupted run is at {part}; go on with --resume, or remove it")
+        raise ValueError(f"an interrupted run is at {part}; continue it with --resume, or remove it")
 
 
 def check_space(output: Path, needed: int) -> None:
@@ -37,7 +37,7 @@ def check_space(output: Path, needed: int) -> None:
     if free < needed:
         raise ValueError(
             f"the run needs {needed / 1e9:.1f} GB for its checkpoints and there are {free / 1e9:.1f} GB free at {place}; "
-            "make room, or take another output"
+            "free some space, or choose another output"
         )
 
 
@@ -102,13 +102,13 @@ class OutputFolder:
         except BaseException as error:
             self.sweep()
             if isinstance(error, Exception) and _says_full(error):
-                raise ValueError(f"no space left to write to {self.path}; make room ({self._left()})") from error
+                raise ValueError(f"no space left to write to {self.path}; free some space ({self._left()})") from error
             raise
 
     def _left(self) -> str:
         kept = self.checkpoint()
         names = [one.name for one in self._dear(self.path)] if kept is None else [kept.name]
-        return f"--resume goes on from {', '.join(names)}" if names else "nothing of the run is left"
+        return f"--resume continues from {', '.join(names)}" if names else "nothing of the run was kept"
 
     def finish(self, model: Path, logs: Path) -> None:
         """The model's directory, with the logs in it, becomes the output."""

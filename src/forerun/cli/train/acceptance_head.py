@@ -70,7 +70,7 @@ def acceptance_head(
     check_folder(output.parent)
     laws = {sampling_of(file, temperature, counting(skip_bad)) for file in data}
     if len(laws) > 1:
-        raise ValueError("the files' answers were drawn at several temperatures or top_p; give files of one law")
+        raise ValueError("the files' answers were drawn with several temperatures or top_p; give files that share one")
     engine = open_engine(model, method_of(drafter, "fixed", given), given)
     skipped = counting(skip_bad)
     limits = {"max_length": engine.runner.max_length, "vocab_size": engine.runner.vocab_size, "limit": limit}

@@ -76,7 +76,7 @@ def converted(file: Path, dtype: torch.dtype) -> Path:
         _publish(partial, target)
     except (OSError, SafetensorError) as error:
         raise ValueError(
-            f"can't write the converted {file.name} to {models} ({error}); make room, or set FORERUN_CACHE"
+            f"can't write the converted {file.name} to {models} ({error}); free some space, or set FORERUN_CACHE"
         ) from error
     finally:
         shutil.rmtree(partial, ignore_errors=True)

@@ -56,7 +56,7 @@ def read_header(file: Path) -> Header:
     except Exception as error:
         reason = str(error).split("\n")[0]
         raise InvalidModelFile(
-            f"{file.name} can't be read; it is corrupt or truncated, get it again ({type(error).__name__}: {reason})"
+            f"{file.name} can't be read; it is corrupt or truncated, download it again ({type(error).__name__}: {reason})"
         ) from error
     header = Header(file.name, architecture, keys, tuple(tensors), factors)
     kind = keys.get("general.type", "model")

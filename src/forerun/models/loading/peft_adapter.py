@@ -47,7 +47,7 @@ def base_of(directory: Path) -> Path:
     try:
         found = beside if beside.is_dir() else locate(base)
     except ModelNotFound as error:
-        raise ModelNotFound(f"{directory} holds an adapter of {base!r}, which can't be had: {error}") from error
+        raise ModelNotFound(f"{directory} holds an adapter of {base!r}, which isn't available: {error}") from error
     if not found.is_dir():
         raise UnsupportedModel(f"{directory} holds an adapter of {found}, a file; name the directory of its base model")
     return found

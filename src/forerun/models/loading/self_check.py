@@ -181,6 +181,6 @@ def _not_finite(model: Any) -> str:
         if value.is_floating_point() and (count := int((~value.isfinite()).sum())):
             return (
                 f"its weight {name} holds NaN or infinite values ({count} of {value.numel()}), so its logits are none; the "
-                "checkpoint is damaged, get it again"
+                "checkpoint is damaged, download it again"
             )
     return f"its own logits are NaN or infinite though its weights are not; {model.dtype} overflows, try float32 or bfloat16"

@@ -116,7 +116,7 @@ def sampling_of(path: Path, temperature: float | None = None, skipped: Skipped |
     """
     found = {law for _, law in made_of(path, _drawn_by, skipped)} - {None}
     if len(found) > 1:
-        raise ValueError(f"{path} holds answers of several temperatures or top_p; give one file for one law")
+        raise ValueError(f"{path} holds answers of several temperatures or top_p; give one file for each")
     if not found:
         return Sampling(1.0 if temperature is None else temperature)
     known, top_p = next(law for law in found if law is not None)
