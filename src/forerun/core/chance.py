@@ -23,7 +23,7 @@ class Chance(ABC):
 
     @final
     def accept(self, ratio: float, position: int, sibling: int) -> bool:
-        """True with probability min(1, ratio): whether the node's child number `sibling` is accepted as the token at position.
+        """True with probability min(1, ratio): whether the node's child `sibling` is accepted as the token at position.
 
         The comparison is strict, since the number may be 0 and a token of probability 0 must not be accepted.
         """

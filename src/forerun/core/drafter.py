@@ -19,7 +19,8 @@ class Drafter(ABC):
 
     identity: which drafter it is, for files that were trained for it; "" if unknown. branches: whether it has begin and
     extend, which drafting a tree needs. rule: how its drafts are verified, if not by verify.verify; any other rule is lossy.
-    inner: the drafter that it branches, if any. forwards: the rows of each forward of inner in the last draft. unused: work of the last draft that led to no step.
+    inner: the drafter that it branches, if any. forwards: the rows of each forward of inner in the last draft. unused: work
+    of the last draft that led to no step.
     """
 
     taps: frozenset[int] = frozenset()

@@ -1,8 +1,8 @@
-"""Whether a callable is a function of its arguments: what it could remember is followed through all it can reach.
+"""Whether a callable is a function of its arguments: everything that it can reach is searched for state.
 
 Everything that its code names is looked up: variables of enclosing functions, globals, defaults, bound arguments, attributes
-of its object and the methods it calls. Plain values can't remember anything. Lists, dictionaries, sets and tensors could,
-so they are watched. Whatever else is reached (iterators, generators, foreign objects) is doubted.
+of its object and the methods it calls. Plain values hold no state. Lists, dictionaries, sets and tensors may,
+so they are watched. Everything else (iterators, generators, foreign objects) counts as a doubt.
 """
 
 from __future__ import annotations
@@ -117,7 +117,7 @@ def doubts(processor: Callable[..., Any], reach: ReachableState) -> Iterator[str
 
 @final
 class StateWatch:
-    """A processor that raises with failure's sentence when something it holds has changed since the request began."""
+    """A processor that raises the error of `failure` if something it holds has changed since the request began."""
 
     def __init__(self, processor: Callable[..., Any], reach: ReachableState, failure: Callable[[], Exception]) -> None:
         self._processor = processor
@@ -279,7 +279,7 @@ def _version(tensor: Tensor) -> tuple[Any, ...]:
 
 
 def _object(owner: Any, reach: ReachableState) -> Iterator[str]:
-    """Doubts about the object of a method: its attributes, and what its class runs unnamed."""
+    """Doubts about the object of a method: its attributes, and the special methods of its class."""
     kind = type(owner)
     for base in kind.__mro__[:-1]:
         unnamed = (n for n, value in vars(base).items() if n.startswith("__") and isinstance(value, FunctionType))

@@ -1,7 +1,7 @@
 """Which logits processors may act on drafted tokens: those that are functions of the ids and scores they are given.
 
-Verification asks for the law of drafted tokens that may be rejected, and asks for a row once, twice or never. A processor
-that keeps state from call to call would see another text than the one that is written: nothing is drafted with it.
+Verification needs the laws of drafted tokens that may be rejected, and computes a row once, twice or never. A processor that
+keeps state between calls would see a text other than the output, so nothing is drafted with it.
 """
 
 from __future__ import annotations
@@ -74,7 +74,7 @@ REFUSED = {
 @final
 @dataclass(frozen=True, slots=True, eq=False)
 class RowWise:
-    """A processor with the promise of row_wise. It is called with one row at a time, whoever calls."""
+    """A processor with the promise of row_wise. It is always called with one row at a time."""
 
     processor: Callable[..., Any]
 
@@ -87,17 +87,17 @@ class RowWise:
 def row_wise(processor: Callable[..., Any]) -> RowWise:
     """Promise that a logits processor is a function of one row's ids and scores, so that drafts are verified with it.
 
-    It may keep what only saves work. Without the promise a processor is drafted with if its code shows as much.
+    It may cache. Without the promise, drafts are verified with a processor only if its code shows the same.
     """
     return RowWise(processor)
 
 
 @dataclass(frozen=True, slots=True, eq=False)
 class ClassifiedProcessors:
-    """Processors as they are to be called, nested lists laid flat.
+    """The processors to call, with nested lists flattened.
 
-    doubt says why they can't be called for drafts, None if they can; own names the first that is the caller's own and not
-    promised to be row-wise; holds, that one of them reads what could be changed from outside.
+    doubt: why they can't be called for drafts, None if they can. own: the name of the caller's first own processor without a
+    promise to be row-wise. holds: whether one of them reads something that could be changed from outside.
     """
 
     processors: tuple[Callable[..., Any], ...]
@@ -107,9 +107,10 @@ class ClassifiedProcessors:
 
 
 def classify(processors: Iterable[Any]) -> ClassifiedProcessors:
-    """Raise UnsupportedOption on what can't be called at all, and on what transformers has that no verification fits.
+    """Raises UnsupportedOption for objects that can't be called, and for transformers' processors that can't be verified.
 
-    transformers' own processors are known by name, promised ones are believed, others are judged by what they can reach.
+    transformers' own processors are known by name, promised ones are trusted, and others are classified by what they can
+    reach.
     """
     called: list[Callable[..., Any]] = []
     doubt = own = None
@@ -138,7 +139,7 @@ def trusted(processor: Any) -> bool:
 
 
 def _classify(function: Callable[..., Any], name: str, reach: ReachableState) -> tuple[Callable[..., Any], str | None]:
-    """What to call in the place of function, and the doubt about it."""
+    """What to call instead of function, and the doubt about it."""
     if (reason := next(doubts(function, reach), None)) is not None:
         return function, f"logits processor {name} may not be a function of the row that it is called with: {reason}"
     return StateWatch(function, reach, partial(_changed, name)) if reach.reads else function, None

@@ -1,4 +1,4 @@
-"""Names with options: what the command line, a system file and the error messages read."""
+"""Methods by name, with their options, for the command line, system files and error messages."""
 
 from __future__ import annotations
 
@@ -31,7 +31,7 @@ class Entry(Generic[B]):
 
     @property
     def passes_options_on(self) -> bool:
-        """Whether the method wraps another one and hands it the options that it doesn't know."""
+        """Whether the method wraps another one and passes on the options that it doesn't know."""
         return any(p.kind is p.VAR_KEYWORD for p in inspect.signature(self.build).parameters.values())
 
 
@@ -63,7 +63,7 @@ class Registry(Generic[B]):
         return self._entries[name]
 
     def check(self, name: str, options: Mapping[str, object]) -> Entry[B]:
-        """The entry, after making sure that it knows every option and gets those that it needs."""
+        """The entry, after checking that it has every given option and that required options are given."""
         entry = self.entry(name)
         for option in options:
             if option not in entry.options and not entry.passes_options_on:

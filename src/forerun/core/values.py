@@ -22,7 +22,7 @@ Processor = Callable[[Tensor, Tensor], Tensor]
 
 @dataclass(frozen=True, slots=True)
 class Signals:
-    """What a policy may ask of a step, as numbers: of a trace, where no row of logits is kept.
+    """The numbers that a policy may read from a step, for traces, which keep no logits.
 
     confidence as policies.base.confidence has it. The rest is of the raw row's softmax: its largest probability, its
     entropy in nats, its largest probabilities in descending order.
@@ -126,10 +126,10 @@ class Verdict:
 
 @dataclass(frozen=True, slots=True)
 class Timing:
-    """Where a round's wall-clock seconds went; in a batch the forward includes waiting for the others.
+    """The wall-clock seconds of a round by part; in a batch, forward includes waiting for the others.
 
-    draft: pulling the draft, of which draft_forward is the drafter's forwards. forward: the target's. decide: laws and
-    the rule of acceptance, of which law is the first part. keep: committing the accepted rows.
+    draft: making the draft; draft_forward: the drafter's forwards in it. forward: the target's. decide: laws and
+    acceptance; law: the laws in it. keep: committing the accepted rows.
     """
 
     draft: float = 0.0
@@ -147,7 +147,7 @@ class Timing:
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Round:
-    """One turn of the loop, the only event. tokens are the verdict's, cut after an end-of-sequence token.
+    """One round of the loop, its only event. tokens are the verdict's, cut after an end-of-sequence token.
 
     start is the number of tokens known before; the first round of a request is its prefill. logits [len(tokens), V] are
     the target's raw rows that the tokens came from, where the request asked for them. held_back: the policy asked for no

@@ -1,8 +1,8 @@
-"""How drafters are built, and the table of all drafters.
+"""How drafters are built, and the registry of all drafters.
 
 A drafter is one file: a class with `draft`, and a registered build function whose keyword-only arguments are its options.
 build makes a factory once (it may load a model); the factory makes one drafter for each request, so that interleaved
-requests never mix state.
+requests share no state.
 """
 
 from __future__ import annotations
@@ -27,7 +27,7 @@ def drafting_pool(runner: Runner, identity: Identity | None = None, plan: LayerP
 
 
 class OpenPool(Protocol):
-    """drafting_pool, or one that remembers what it opened."""
+    """drafting_pool, or a function that also keeps a list of its pools."""
 
     def __call__(self, runner: Runner, identity: Identity | None = None, plan: LayerPlan = FULL) -> SequencePool: ...
 

@@ -1,8 +1,8 @@
-"""A small trained block drafts on the states of the frozen target: the model that is sped up stays the same.
+"""A small trained block drafts from the hidden states of the frozen target.
 
-With inputs "state+token" it reads the target's state of each verified token and the token after it, then its own states
-in their place, and no layer of the target runs while drafting (the family of EAGLE). With inputs "state" the target runs
-up to the exit for each drafted token, and verification goes on from there (the family of LayerSkip).
+With inputs "state+token" it reads the target's state of each verified token and the token after it. For drafted tokens it
+reads its own states instead, and no layer of the target runs while drafting (the family of EAGLE). With inputs "state" the
+target runs up to the exit for each drafted token, and verification continues from there (the family of LayerSkip).
 
 Sources: Li et al., EAGLE, arXiv 2401.15077; Elhoushi et al., LayerSkip, arXiv 2404.16710, section 5.
 """
@@ -155,7 +155,7 @@ KINDS = {"state": ExitStateDraft, "state+token": StateTokenDraft}
 
 @DRAFTERS("exit_adapter", source="Li et al., arXiv 2401.15077; Elhoushi et al., arXiv 2404.16710")
 def build(parts: Parts, *, adapter: str, vocabulary: int = 0, weights: str = "") -> DrafterFactory:
-    """A block trained on the target's states drafts: a directory of `forerun train exit-adapter`; vocabulary 0 is whole."""
+    """A block trained on the target's states. adapter: a directory of `forerun train exit-adapter`; vocabulary: 0 is all."""
     file = read_adapter(Path(adapter))
     file.check_base(parts.identity)
     runner = parts.target.runner

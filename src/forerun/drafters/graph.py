@@ -1,10 +1,10 @@
-"""A graph of drafts: where several continuations come to the same words, the draft model computes what follows once.
+"""A graph of drafts: if several continuations reach the same tokens, the drafter computes what follows only once.
 
-Hypotheses are expanded breadth first, the best tokens of each row. A continuation whose last m + 1 tokens stand elsewhere
-in the draft links to that place and shares all that was drafted after it (graph_nodes). The target needs a position for
-every token, so it gets the graph unrolled to a tree, level by level, each copy at its own depth: merging saves rows of the
-drafter, not of the target. All nodes are chosen, and verified like those of any tree, so merging and pruning leave the
-text as it is.
+Continuations are expanded breadth first with the best tokens of each row. If the last m + 1 tokens of one occur elsewhere in
+the draft, it links to that node and shares everything drafted after it (graph_nodes). The target needs a position for every
+token, so it verifies the graph unrolled to a tree, level by level, each copy at its own depth. So merging saves rows of the
+drafter, not of the target. All nodes are chosen and verified like those of any tree, so merging and pruning don't change the
+text.
 
 Source: Gong et al., graph-structured speculative decoding, arXiv 2407.16207.
 """
@@ -52,7 +52,7 @@ class Limits:
 
 @dataclass(frozen=True, slots=True)
 class _Copy:
-    """A place of a graph's node in the unrolled tree, where it is this node."""
+    """A copy of a graph's node in the unrolled tree, with its number there."""
 
     node: int = ROOT
     source: int = ROOT
@@ -61,7 +61,7 @@ class _Copy:
 
 @dataclass(frozen=True, slots=True, eq=False)
 class _Known:
-    """What the drafter's row after a graph's node says: its best tokens, and the law that it draws from."""
+    """The drafter's row after a graph's node: its best tokens, and its law."""
 
     row: int
     best: dict[int, float]
@@ -170,8 +170,8 @@ def build(
     """Another drafter with a law (of, with its own options), branched, and merged where m + 1 tokens recur (-1: a tree).
 
     A node has at most n children, each at least `sibling` as probable as the best; one less probable than leaf has none.
-    budget, min_confidence and costs as for tree. verification: exact, or the paper's stochastic-lossy, which changes what
-    sampled text looks like.
+    budget, min_confidence and costs as for tree. verification: exact, or the paper's stochastic-lossy, which changes the
+    distribution of sampled text.
     """
     if n < 1:
         raise ValueError(f"n must be at least 1 child a node, got {n}")

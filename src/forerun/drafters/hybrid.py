@@ -1,8 +1,7 @@
-"""Lookup where it finds something, else another drafter.
+"""Lookup where it finds a match, else another drafter.
 
-Copying what followed the same tokens before costs no forward, so it comes first. A round in which it finds nothing is the
-other drafter's, which syncs itself to the text. Who drafts follows from the text so far alone, so the output's law stays
-the target's.
+Lookup costs no forward, so it comes first. In a round without a match the other drafter drafts, after it has synced to the
+text. The choice depends on the text so far alone, so the output keeps the target's law.
 """
 
 from __future__ import annotations
@@ -56,7 +55,7 @@ class Hybrid(Drafter):
 
 @DRAFTERS("hybrid", source="forerun; its first part: Saxena, prompt lookup decoding, 2023")
 def build(parts: Parts, *, then: str, **options: Any) -> DrafterFactory:
-    """Lookup where it finds something, else another drafter (then), each with its own options."""
+    """Lookup where it finds a match, else another drafter (then), each with its own options."""
     if then in ("hybrid", FIRST):
         raise UnsupportedOption(f"then must be a drafter other than 'hybrid' and {FIRST!r}, got {then!r}")
     lookup, other = DRAFTERS.entry(FIRST), DRAFTERS.entry(then)

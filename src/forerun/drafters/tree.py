@@ -1,8 +1,8 @@
-"""A tree of drafts: several continuations at once, of which the target follows the one that it would have written.
+"""A tree of drafts: several continuations at once; the target follows the one that it would have written.
 
-Any drafter with a law can be branched. Each level is one forward of it, for all nodes that go on. At temperature 0 a node's
-children are its row's best tokens; above, they are drawn without replacement (or chosen too, on request). A cumulative
-confidence decides where the tree is broad and where deep, within a budget of nodes.
+Any drafter that gives laws can be branched. Each level is one of its forwards, for all nodes that continue. At temperature 0
+a node's children are its row's best tokens; above, they are drawn without replacement (or chosen too, on request). The
+cumulative confidence decides where the tree is broad and where it is deep, within a budget of nodes.
 
 Sources: Miao et al., SpecInfer, arXiv 2305.09781; Yang et al., multi-candidate speculative decoding, arXiv 2401.06706 and
 Jeon et al., recursive speculative decoding, arXiv 2402.14160 (siblings without replacement); Li et al., EAGLE-2, arXiv
