@@ -1,4 +1,4 @@
-"""The value of an option of a request, in the type that forerun computes with: callers write 4.0, True, numpy's numbers."""
+"""Converts the value of a request's option to the type that forerun uses: callers write 4.0, True, numpy's numbers."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from torch import Tensor
 
 
 def value_of(name: str, value: Any) -> Any:
-    """Raises ValueError, with the value and what is wanted, on one of another type. None only where it stands for "off"."""
+    """Raises ValueError, with the value and the expected type, for other types. None is allowed only if it means "off"."""
     return KINDS[name](name, value)
 
 
@@ -38,7 +38,7 @@ def _switch(name: str, value: Any) -> bool:
 
 
 def _alternatives(name: str, value: Any) -> int | None:
-    """As OpenAI's interface for chats has it: True asks for the written token's log-probability alone, False for none."""
+    """As in OpenAI's chat interface: True asks for the log-probability of the written token alone, False for none."""
     if isinstance(value, bool):
         return 0 if value else None
     return whole_number(name, value)

@@ -1,6 +1,6 @@
-"""Statistics of speculation: a fold over rounds, and nothing else.
+"""Statistics of speculation, computed from rounds alone.
 
-Names as in SpecDec++ (arXiv 2405.19715): discard rate = drafted tokens thrown away per emitted token; verification rate =
+Names as in SpecDec++ (arXiv 2405.19715): discard rate = rejected drafted tokens per emitted token; verification rate =
 target forwards per emitted token. Both leave the prefill and its token out, so they are properties of decoding alone.
 """
 
@@ -31,8 +31,8 @@ SECONDS = (
 class Stats:
     """Counts and times of the rounds seen so far.
 
-    held_back: rounds for which the policy asked for no draft; switches: how often a request went over to such rounds or
-    back from them. draft_forwards, merged, rows_saved and invalid_rows add up DraftCounts, forwards that gave no step
+    held_back: rounds for which the policy asked for no draft; switches: how often a request changed to such rounds or
+    back. draft_forwards, merged, rows_saved and invalid_rows add up DraftCounts, forwards that gave no step
     included; drafted counts the nodes that were verified, merged ones among them.
     """
 
@@ -62,7 +62,7 @@ class Stats:
             self.add(round)
 
     def add(self, round: Round) -> None:
-        """Take in one round; the first round of a request is its prefill."""
+        """Add one round; the first round of a request is its prefill."""
         self.tokens += len(round.tokens)
         if round.prefill:
             self._holding = None
@@ -103,7 +103,7 @@ class Stats:
 
     @property
     def rows_verified(self) -> int:
-        """Rows of the target's forwards, the prefill's aside: each round's pending token and its draft."""
+        """Rows of the target's forwards without the prefill: each round's pending token and its draft."""
         return self.drafted + self.rounds
 
     @property

@@ -53,12 +53,12 @@ class AcceptanceForecast:
         self._ahead = {row: RequestEffect(EFFECT, EFFECT_KEEP) for row in (True, False)}
 
     def acceptance(self, reading: Reading) -> float:
-        """Of a drafted token, where those before it are accepted."""
+        """Of a drafted token, given that those before it are accepted."""
         row = reading[0]
         return self._beliefs.token[row].of(_of_token(reading), self._token[row]).probability
 
     def ahead(self, readings: Sequence[Reading]) -> tuple[Odds, Odds]:
-        """Of the next token after these, and of any after that, where all before it are accepted."""
+        """Of the next token after these, and of any later one, given that all before it are accepted."""
         row = readings[-1][0] if readings else self._beliefs.with_row > 0.5
         place, weights, own = len(readings), self._beliefs.ahead[row], self._ahead[row]
         following, later = (self._of_place(row, readings, at) for at in (place, place + 1))
@@ -79,7 +79,7 @@ class AcceptanceForecast:
                 effect.drift()
 
     def _of_place(self, row: bool, readings: Sequence[Reading], place: int) -> list[float]:
-        """What is known ahead of the token at a place: whether the draft has begun, and how sure the last token was."""
+        """The inputs for the token at a place: whether the draft has begun, and the last token's confidence."""
         begun = float(place > 0)
         if not row:
             return [1.0, begun]

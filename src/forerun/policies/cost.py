@@ -11,14 +11,15 @@ With constant V, d and acceptance a, m = 1 decides, and it stops when P(some rej
 the theorem of SpecDec++ (arXiv 2405.19715), threshold (c2 + D) / (c1 + c2 + D), with c1 = d and c1 + c2 + D = a / lambda:
 what it leaves as an unknown constant D is here the price of time. Plain decoding's price and a = 1 give D = 0.
 
-S and a are learnt online (forecast.py), d and V measured or given (costs.py). lambda is the ratio that the rule's own newest
-rounds promised, E over T, never below plain decoding's: Dinkelbach's iteration, one round a time. Expected tokens take
-the place of those that came out, which are luck in part.
+S and a are learnt online (acceptance_forecast.py); d and V are measured or given (step_costs.py). lambda is the expected
+ratio E / T of the rule's own newest rounds, never below plain decoding's. This is Dinkelbach's iteration, one step per
+round. It uses expected tokens, since the emitted ones depend partly on chance.
 
-What is not tried is never learnt, so tokens that might pay are tried too. What trying is expected to lose is paid from an
-account that every emitted token adds a small share to: on the whole no more than that share is lost.
+The rule learns only from tokens that it drafts, so it also tries tokens that might pay. The expected loss is taken from a
+budget, to which every emitted token adds a small share. So in total no more than that share is lost.
 
-A drafter that has the prompt to read begins where that pays (reading.py), or where an account of the same kind has its loss.
+A drafter that has to read the prompt starts if this pays (prompt_reading.py), or if a budget of the same kind covers its
+loss.
 """
 
 from __future__ import annotations
@@ -45,11 +46,11 @@ WORTH = 20.0  # plain rounds that the price of all requests counts in a request'
 def worth(
     survives: float, ahead: Iterable[float], price: float, step: float, verify: Callable[[int], float], length: int
 ) -> float:
-    """The tokens that some number of further ones is expected to gain, less the price of their time: the most of any
-    number, or the first that is above 0, since only the sign decides then.
+    """The expected gain of drafting some number of further tokens, less the price of their time: the maximum over that
+    number, or the first value above 0, since then only the sign matters.
 
     survives: the probability that all `length` tokens so far are accepted; ahead: the further ones' acceptances, each given
-    those before it; price: tokens per time; verify: time by rows. Minus infinity where nothing is ahead.
+    those before it; price: tokens per time; verify: time by rows. Minus infinity if ahead is empty.
     """
     gain, base, most = 0.0, verify(length + 1), float("-inf")
     for more, acceptance in enumerate(ahead, 1):
@@ -77,7 +78,7 @@ class Rate:
 
 @final
 class SharedState:
-    """What requests share: beliefs, costs, the price of time, and what may be spent on trying."""
+    """What requests share: regressions, costs, the price of time, and the budgets for trying."""
 
     def __init__(self, costs: StepCosts) -> None:
         self.lock = RLock()  # requests of several threads share it
@@ -172,7 +173,7 @@ class CostAware(LengthPolicy):
                 self._shared.lengths.add(self._emitted)
 
     def _may_read(self, following: Odds, later: Odds, due: bool) -> bool:
-        """Whether the drafter may read the prompt, as far as that must pay: what it may lose is noted."""
+        """Whether the drafter may read the prompt: it pays, or the budget covers the expected loss, which is noted."""
         know, costs = self._shared, self._shared.costs
         rest = min(self._expected, self._room - self._emitted)
         with_row = know.beliefs.with_row
@@ -189,7 +190,7 @@ class CostAware(LengthPolicy):
         return hopeful and self._loss <= know.spare_for_reading
 
     def _survives(self, readings: Series[Reading]) -> float:
-        """The probability that all of these are accepted; weights don't move while a draft grows."""
+        """The probability that all of these are accepted; the regressions don't change during a draft."""
         known = self._survival
         del known[len(readings) + 1 :]
         for reading in readings[len(known) - 1 :]:
@@ -197,7 +198,7 @@ class CostAware(LengthPolicy):
         return known[-1]
 
     def _debt(self, drafted: int) -> float:
-        """What the tokens tried among so many first ones are expected to lose."""
+        """The expected loss of the tokens that were tried among the first `drafted` ones."""
         return sum(loss for place, loss in self._owed.items() if place < drafted)
 
     def _step(self, with_row: float) -> float:
@@ -206,7 +207,7 @@ class CostAware(LengthPolicy):
         return with_row * costs.step(True) + (1 - with_row) * costs.step(False)
 
     def _ratio(self) -> float:
-        """Tokens per plain round that the newest rounds promised, this request's and all requests'."""
+        """Expected tokens per plain round in the newest rounds, of this request and of all."""
         of_all = self._shared.rate
         general = of_all.tokens / of_all.time if of_all.time else 1.0
         return max((self._rate.tokens + WORTH * general) / (self._rate.time + WORTH), 1.0)
@@ -225,9 +226,9 @@ def build(
     """Draft while the tokens that one more step is expected to gain are worth the time that it takes.
 
     Costs are measured while decoding, unless given: draft_ratio is a draft step's, row_ratio that of each further row of a
-    verification, both in plain forwards. optimism: a token is tried, while that can be afforded, where it would pay if its
-    log-odds lay so many deviations higher. retry: so is one after so many rounds without a draft. carry keeps what was
-    learnt from one request to the next.
+    verification, both in plain forwards. optimism: a token is tried, within a budget, if it would pay with log-odds this
+    many standard deviations higher. retry: also after this many rounds without a draft. carry keeps what was learnt from one
+    request to the next.
     """
     if max_steps < 1 or retry < 1:
         raise ValueError(f"max_steps and retry must be at least 1, got {max_steps} and {retry}")

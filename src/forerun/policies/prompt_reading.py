@@ -16,7 +16,7 @@ HOPELESS = 1e-3
 
 @final
 class AnswerLengths:
-    """How long answers get. Before any has ended, as long as they may."""
+    """The lengths of answers. Before any has ended, the most that is allowed is expected."""
 
     def __init__(self) -> None:
         self._answers = 0.0

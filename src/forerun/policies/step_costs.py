@@ -1,7 +1,7 @@
 """What a draft step and a verification cost: measured from the rounds so far, or given.
 
 Measured: medians of the newest rounds, a draft step by whether it has a row of logits (a forward) or none (lookup), a
-verification by its rows. Row counts that were rarely or never seen lean on a straight line through the others.
+verification by its rows. Row counts that were rarely or never seen are estimated with a straight line through the others.
 """
 
 from __future__ import annotations
@@ -35,16 +35,16 @@ class StepCosts(ABC):
         """Of everything after the draft, for the pending token and rows - 1 drafted ones."""
 
     def read(self, rows: int) -> float:
-        """Of the drafter's first forward, which reads so many tokens; where nothing says better, as much dearer than a
-        step as a verification of so many rows is.
+        """Of the drafter's first forward, which reads this many tokens. By default its cost relative to a step is that of a
+        verification of as many rows relative to one row.
         """
         return self.step(True) * self.verify(rows) / self.verify(1)
 
     def learn_reading(self, rows: int, steps: int, round: Round) -> None:  # noqa: B027
-        """Take in a round of so many steps whose draft read so many tokens first."""
+        """Learn from a round with this many steps, whose draft first read `rows` tokens."""
 
     def learn(self, has_row: bool, steps: int, round: Round) -> None:  # noqa: B027
-        """Take in a round of so many steps."""
+        """Learn from a round with this many steps."""
 
 
 @final

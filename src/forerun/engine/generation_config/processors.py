@@ -1,6 +1,6 @@
 """The logits processors that a checkpoint's generation config asks for: transformers' own, made for one request.
 
-What each is made of, and in which order, is as in GenerationMixin._get_logits_processor (5.24).
+Their arguments and order are those of GenerationMixin._get_logits_processor (5.24).
 """
 
 from __future__ import annotations
@@ -39,9 +39,9 @@ from .defaults import refused
 def made_of(
     kinds: Mapping[str, Maker], fields: Mapping[str, Any], context: ProcessorContext
 ) -> Iterator[tuple[str, Processor]]:
-    """The fields among `kinds` that act in a place, with their processors, in the order of `kinds`.
+    """The fields among `kinds` that apply, with their processors, in the order of `kinds`.
 
-    Raises UnsupportedOption that names a field of which none can be made.
+    Raises UnsupportedOption that names a field whose processor can't be made.
     """
     for name, make in kinds.items():
         if name not in fields:
@@ -93,9 +93,9 @@ def _biased(value: Any) -> Iterator[int]:
 
 @dataclass(frozen=True, slots=True)
 class ProcessorContext:
-    """Where processors act: after which prompt, up to how many tokens in all, on which model.
+    """What processors are made for: the prompt, the limit of tokens in all, and the model.
 
-    ends: the tokens that end a text, the request's own among them.
+    ends: the tokens that end a text, including the request's own.
     """
 
     ids: Sequence[int]

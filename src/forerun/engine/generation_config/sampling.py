@@ -1,6 +1,6 @@
-"""How a request's rows become laws where its checkpoint has a say: the two sides' processors, in transformers' order.
+"""Combines the processors of a request and of its checkpoint, in transformers' order.
 
-Of a kind that the request brings a processor of, the request's stands in the place of the checkpoint's, as there.
+A processor of the request replaces the checkpoint's of the same kind, as in transformers.
 """
 
 from __future__ import annotations
@@ -30,9 +30,9 @@ PENALTIES: Mapping[str, type] = {
 def with_checkpoint(
     own: Sampling, defaults: CheckpointDefaults, context: ProcessorContext, given: Collection[str]
 ) -> tuple[Sampling, list[str]]:
-    """A request's sampling with the checkpoint's processors in it, and the fields that these are made of.
+    """A request's sampling with the checkpoint's processors, and the fields that these come from.
 
-    own holds the checkpoint's options, too, where none are given. Raises what made_of raises.
+    own already holds the checkpoint's options that the request leaves out. Raises what made_of raises.
     """
     before, after = (
         dict(made_of(kinds, defaults.processors, context)) for kinds in (BEFORE_PENALTIES, AFTER_PENALTIES)
