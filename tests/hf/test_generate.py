@@ -297,7 +297,7 @@ def test_an_unknown_drafter_is_told_at_once() -> None:
 def test_the_example_streams_the_text_that_generate_writes(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    example = Path(__file__).parents[1] / "examples" / "transformers_generate.py"
+    example = Path(__file__).parents[2] / "examples" / "transformers_generate.py"
     monkeypatch.setattr(sys, "argv", [str(example), str(save_tiny(tmp_path))])
     names = runpy.run_path(str(example))
     plain = names["model"].generate(**names["inputs"], max_new_tokens=48, do_sample=False)

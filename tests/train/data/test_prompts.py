@@ -205,7 +205,7 @@ def test_a_file_without_openings_is_refused(tmp_path: Path) -> None:
 
 
 def test_the_openings_of_the_benchmarks_are_different_ones() -> None:
-    found = read_openings(Path(__file__).parents[2] / "benchmarks" / "adapters" / "openings.txt")
+    found = read_openings(Path(__file__).parents[3] / "benchmarks" / "adapters" / "openings.txt")
     assert len(set(found)) == len(found) == 60
 
 

@@ -32,15 +32,12 @@ from .tables import show_report
 @takes(*OPENING)
 def report(
     model: Model,
-    data: Annotated[
-        Path, typer.Option(help="Held-out examples as JSON lines, in a format for training.", show_default=False)
-    ],
+    data: Annotated[Path, typer.Option(help="Held-out examples as JSON lines, as for training.", show_default=False)],
     against: Annotated[
         str | None, typer.Option(help="The model before training, to show the cost of training.")
     ] = None,
     exit_layer: Annotated[
-        list[int] | None,
-        typer.Option(help="Measure drafts from this exit layer; may be repeated. A few layers if not given."),
+        list[int] | None, typer.Option(help="Measure drafts from this exit; may be repeated. A few if not given.")
     ] = None,
     lengths: Annotated[str, typer.Option(help="Draft lengths to measure, separated by commas.")] = "1,2,3,4,6,8",
     limit: Annotated[int | None, typer.Option(help="Take at most this many examples.")] = None,
