@@ -33,9 +33,7 @@ from .tables import show_report
 def report(
     model: Model,
     data: Annotated[Path, typer.Option(help="Held-out examples as JSON lines, as for training.", show_default=False)],
-    against: Annotated[
-        str | None, typer.Option(help="The model before training, to show the cost of training.")
-    ] = None,
+    against: Annotated[str | None, typer.Option(help="The model before training, to show the cost of it.")] = None,
     exit_layer: Annotated[
         list[int] | None, typer.Option(help="Measure drafts from this exit; may be repeated. A few if not given.")
     ] = None,

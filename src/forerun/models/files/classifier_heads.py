@@ -1,4 +1,4 @@
-"""Small trained heads that say how far a draft will get, and their files.
+"""Small trained classifier heads that predict how far a draft will be accepted, and their files.
 
 An acceptance head reads a drafter's hidden state, a lookahead classifier the shape of its law. Both belong to one pair of
 target and drafter, and are refused for another.
@@ -26,7 +26,7 @@ LOOKAHEAD = Kind("lookahead classifier", "classifier")
 
 @dataclass(frozen=True, slots=True, eq=False)
 class ClassifierHeadFile:
-    """A head's weights, whose it is, the threshold that its training chose, and facts of the training, for the reader.
+    """A head's weights, its target and drafter, the threshold chosen in training, and facts of the training.
 
     reject_weight: how much more a rejection counted than an acceptance in training.
     """
@@ -83,7 +83,7 @@ def calibrated(accepted: Tensor, reject_weight: float) -> Tensor:
 
 
 def lookahead_features(top: Sequence[float], entropy: float, position: int) -> tuple[float, ...]:
-    """What a lookahead classifier reads of a draft step: its law's largest probabilities, its entropy, its place from 1."""
+    """What a lookahead classifier reads from a draft step: the law's largest probabilities, entropy, position from 1."""
     return (*top, entropy, float(position))
 
 

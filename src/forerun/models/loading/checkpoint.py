@@ -1,4 +1,4 @@
-"""A directory of safetensors as transformers reads it, and in one sentence why it can't."""
+"""Reads a directory of safetensors with transformers, with one sentence as the error if it can't be read."""
 
 from __future__ import annotations
 

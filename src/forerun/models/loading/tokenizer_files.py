@@ -1,4 +1,4 @@
-"""A checkpoint's tokenizer, and in one sentence why it can't be read."""
+"""Reads a checkpoint's tokenizer, with one sentence as the error if it can't be read."""
 
 from __future__ import annotations
 

@@ -1,8 +1,8 @@
-"""Where a transformers decoder keeps its layers and sublayers, and how one of them sits out.
+"""Finds the layers and sublayers of a transformers decoder, and wraps them so that they can be skipped.
 
 Each decoder layer of forerun's own copy of the module tree is wrapped once. The wrapper reads the Packed state from the
-call's keyword arguments: it keeps tapped states, lets resumed rows wait for their layer, and leaves out what the plan
-skips.
+call's keyword arguments. It keeps tapped states, passes resumed rows through below their layer, and skips what the plan
+leaves out.
 """
 
 from __future__ import annotations
@@ -26,7 +26,7 @@ MLP_NAMES = ("mlp", "feed_forward", "block_sparse_moe")
 
 
 def decoder_layers(model: Any) -> nn.ModuleList:
-    """The list of decoder blocks, found by its length; a tower for images may have as many."""
+    """The list of decoder layers, found by its length; an image tower may have as many."""
     wanted = model.config.get_text_config().num_hidden_layers
     decoder = model.get_decoder() if isinstance(model, PreTrainedModel) else None
     for module in (*(() if decoder is None else decoder.modules()), *model.modules()):
@@ -50,7 +50,7 @@ def attention_sublayer(layer: nn.Module) -> nn.Module:
 
 
 def mlp_sublayers(layer: nn.Module) -> list[nn.Module]:
-    """The modules whose silence makes the MLP's contribution zero; OPT has no module around its two projections."""
+    """The modules to skip so that the MLP contributes zero; OPT has no module around its two projections."""
     found = _child(layer, MLP_NAMES)
     if found is not None:
         return [found]
@@ -174,7 +174,7 @@ class WrappedLayer:
         return self._forward(hidden, *some, **named)
 
     def _mask(self, value: Any, packed: Packed, hidden: Tensor) -> Any:
-        """What the layer is given for a mask; anything else as it is."""
+        """The mask to pass to the layer; other values unchanged."""
         if not isinstance(value, Pattern):
             return value
         if self._own_mask is None:
@@ -195,9 +195,9 @@ class WrappedLayer:
 
 
 def call_with_hooks(module: nn.Module) -> Callable[..., Any]:
-    """What a module does when it is called, its hooks included; they no longer run around its forward.
+    """A module's call with its hooks, which are removed from the module itself.
 
-    So what takes the forward's place leaves out the hooks too, where it leaves out the module.
+    So a replacement of the forward that skips the module also skips its hooks.
     """
     if not module._forward_hooks and not module._forward_pre_hooks:
         return module.forward
@@ -208,15 +208,15 @@ def call_with_hooks(module: nn.Module) -> Callable[..., Any]:
 
 
 def state_of(out: Any) -> Tensor:
-    """The hidden states of what a layer gives: alone, or first in a tuple."""
+    """The hidden states in a layer's output: a tensor, or the first of a tuple."""
     state: Tensor = out[0] if isinstance(out, tuple) else out
     return state
 
 
 def taken(value: Any, chosen: Tensor, count: int, dim: int) -> Any:
-    """What a layer is called with, for some of its `count` rows or samples along dim: of tensors, and tuples of them.
+    """Selects some of the `count` rows or samples along dim from a layer's arguments: tensors, and tuples of them.
 
-    What has another size there is shared by all, and stays as it is.
+    Arguments with another size there are shared by all rows, and returned unchanged.
     """
     if isinstance(value, Tensor) and value.ndim >= 2 and value.shape[dim] == count:
         return value.index_select(dim, chosen)
