@@ -1,4 +1,4 @@
-"""Measured costs, kept in the user's cache: once measured for a model on a machine, they are read from there.
+"""Measured costs, kept in the user's cache: once measured for a model on a machine, they are read from it.
 
 A file belongs to one set of conditions: model, number format, device, threads, machine, versions. It holds the target's
 cost, those of the plans asked for so far, and of one draft model.
@@ -39,7 +39,7 @@ class Opened:
         return self.weights or str(self.engine.runner.dtype).removeprefix("torch.")
 
     def conditions(self) -> dict[str, Any]:
-        """What decides about the cost of a forward."""
+        """What the cost of a forward depends on."""
         runner = self.engine.runner
         told = conditions(self.engine, "")
         del told["command"], told["padded"]
@@ -56,7 +56,7 @@ def calibrated(
 ) -> tuple[Costs, bool]:
     """The costs of the target, its plans and the draft, in this order, and whether they had been measured before.
 
-    What is missing is measured together with the target anew, so that ratios come from the same minutes.
+    Missing costs are measured together with the target's, so that ratios come from the same minutes.
     """
     about = _about(target, draft)
     name = target.engine.name
@@ -79,10 +79,9 @@ def calibrated(
 
 
 def pad(opened: Opened) -> bool:
-    """Let transformers' modules run as many rows as they run fastest with, where a kept calibration says so.
+    """Pad forwards of transformers' modules to the fastest number of rows, by a kept calibration. Returns whether it does.
 
-    Whether they do from now on. Measures nothing: without a calibration of the model alone, and on the lean decoder,
-    nothing changes.
+    Nothing is measured: without a calibration of the model alone, and on the lean decoder, nothing changes.
     """
     runner = opened.engine.runner
     if not isinstance(runner, HFRunner):
@@ -94,7 +93,7 @@ def pad(opened: Opened) -> bool:
 
 
 def tell_cost(opened: Opened) -> None:
-    """Let drafters know what the model's forwards cost, as they run, where a kept calibration of it alone says so."""
+    """Give drafters the costs of the model's forwards, if a kept calibration of the model alone has them."""
     runner, cost = opened.engine.runner, _kept_cost(opened)
     padded = isinstance(runner, HFRunner) and runner.padding is not None
     runner.cost = cost.padded() if cost is not None and padded else cost
@@ -113,7 +112,7 @@ def _subject(opened: Opened, name: str, plan: LayerPlan = FULL) -> Subject:
 
 
 def _identity(model: str) -> dict[str, Any]:
-    """Where the model is and how large: another model under the same name has other weights."""
+    """The model's location and size: another model may have the same name."""
     path = locate(model).resolve()
     files = [path] if path.is_file() else sorted(path.glob("*.safetensors"))
     return {"path": str(path), "bytes": sum(file.stat().st_size for file in files)}
@@ -130,7 +129,7 @@ def _by_key(costs: Sequence[Cost]) -> dict[tuple[str, str, str], Cost]:
 
 
 def _read(file: Path) -> dict[tuple[str, str, str], Cost]:
-    """What the file holds; nothing if there is none, or none that can be read: then it is measured again."""
+    """The contents of the file; empty if it is missing or can't be read, so that the costs are measured again."""
     try:
         return _by_key(Costs.from_dict(json.loads(file.read_text(encoding="utf-8"))).costs)
     except (OSError, ValueError, KeyError, TypeError):
@@ -138,7 +137,7 @@ def _read(file: Path) -> dict[tuple[str, str, str], Cost]:
 
 
 def _write(file: Path, about: Mapping[str, Any], costs: Sequence[Cost]) -> None:
-    """Under another name first: a reader never sees half a file. Where the cache can't be written, stderr says so."""
+    """Write under another name first, so that no reader sees half a file. If the cache can't be written, stderr says so."""
     data = {**about, **Costs(tuple(costs)).as_dict()}
     try:
         file.parent.mkdir(parents=True, exist_ok=True)

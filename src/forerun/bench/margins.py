@@ -1,4 +1,4 @@
-"""Where a benchmark's methods left the text of plain decoding, and by how much it preferred its own token there."""
+"""Where the texts of a benchmark's methods differ from plain decoding, and by how much that preferred its own token."""
 
 from __future__ import annotations
 

@@ -1,7 +1,7 @@
 """One question, answered once, with its time.
 
-Tokens a second are the decoded tokens over the time after the first token, so a prompt's length does not count. Every
-run begins with nothing kept from the run before: a draft model's reading of the prompt counts each time.
+Tokens a second are the decoded tokens over the time after the first token, so a prompt's length does not count. Nothing
+is kept between runs, so a draft model's reading of the prompt counts each time.
 """
 
 from __future__ import annotations

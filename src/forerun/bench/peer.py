@@ -1,6 +1,6 @@
 """Another engine as a backend: a process of its own, in a Python of its own if need be.
 
-A worker file is all there is to a plug-in; workers/protocol.py says what it holds.
+A plug-in is a worker file; workers/protocol.py says what it holds.
 """
 
 from __future__ import annotations
@@ -24,9 +24,9 @@ ANSWER_SECONDS = 600.0
 
 @dataclass(frozen=True, slots=True)
 class PeerSettings:
-    """The common conditions. models: where the model is by form ("hf": a directory, "gguf": a file).
+    """Common settings. models: the model's path by format ("hf": a directory, "gguf": a file).
 
-    dtype is of models in the hf form; a gguf file has its own. context: the most tokens of a prompt and its answer. pythons
+    dtype is for the hf format; a gguf file has its own. context: the most tokens of a prompt and its answer. pythons
     and extra (settings for the worker) are by peer name.
     """
 
@@ -79,9 +79,10 @@ def peer_choice(wanted: str) -> PeerChoice:
 
 
 def open_peer(choice: PeerChoice, settings: PeerSettings, failures: dict[str, str]) -> Iterator[Backend]:
-    """The chosen modes, all where none was named, each in a process with its model open.
+    """The chosen modes (all if none was named), each in a process with its model open.
 
-    What can't be opened is noted in failures. Plain decoding is always among the modes: the others are compared with it.
+    Modes that can't be opened are noted in failures. Plain decoding is always among the modes: the others are compared with
+    it.
     """
     python = settings.pythons.get(choice.label, sys.executable)
     try:

@@ -1,6 +1,6 @@
-"""What a backend's samples amount to, on some prompts: rates, speed-ups, equality, acceptance.
+"""Figures from a backend's samples on some prompts: rates, speed-ups, equality, acceptance.
 
-Each rate is there twice: the median over the prompts, and the total (all tokens over all seconds), which is what a user of
+Each rate is given twice: the median over the prompts, and the total (all tokens over all seconds), which is what a user of
 this mixture of prompts gets. A speed-up is over plain decoding of the same weights, paired by prompt.
 """
 
@@ -20,7 +20,7 @@ from .intervals import Estimate, median_of, ratio_of_rates, ratio_of_sums
 class Scores:
     """samples, base (plain decoding of the same weights) and plain (forerun's) answer the same prompts, in order.
 
-    base is None where it failed.
+    base is None if it failed.
     """
 
     samples: Sequence[Sample]
@@ -60,12 +60,12 @@ class Scores:
 
     @property
     def identical_prompts(self) -> int:
-        """For how many prompts the text is plain decoding's, token for token."""
+        """For how many prompts the tokens equal plain decoding's."""
         return sum(one.ids == two.ids for one, two in zip(self.samples, self.base or (), strict=False))
 
     @property
     def match_rate(self) -> float | None:
-        """The share of plain decoding's tokens that stand before the first difference, of all prompts together."""
+        """The share of plain decoding's tokens before the first difference, over all prompts."""
         if self.base is None:
             return None
         whole = sum(len(two.ids) for two in self.base)
@@ -78,7 +78,7 @@ class Scores:
 
     @property
     def stats(self) -> Stats | None:
-        """Of all prompts together; None for a peer, which doesn't say."""
+        """Over all prompts; None for a peer, which doesn't report them."""
         total = Stats()
         for sample in self.samples:
             if sample.stats is None:
@@ -130,7 +130,7 @@ def _acceptance(stats: Stats) -> dict[str, Any]:
 
 
 def _split(stats: Stats, samples: Sequence[Sample]) -> dict[str, float]:
-    """Where the time after the first token went; verify is the target's forwards, other what lies outside all of these."""
+    """The parts of the time after the first token; verify: the target's forwards, other: everything else."""
     parts = {
         "draft": stats.draft_seconds,
         "verify": stats.forward_seconds,

@@ -55,7 +55,7 @@ class Worker:
             reader.start()
 
     def ask(self, request: Mapping[str, Any], seconds: float) -> dict[str, Any]:
-        """Send a request and wait for its reply. Raises PeerFailed on an error, an end, or silence of so many seconds."""
+        """Send a request and wait for its reply. Raises PeerFailed on an error, an exit, or a timeout."""
         try:
             assert self._process.stdin is not None
             self._process.stdin.write(json.dumps(request) + "\n")

@@ -1,7 +1,7 @@
-"""Makes a trace: the target answers plainly, and at every token the drafter drafts, for the record alone.
+"""Records a trace: the target answers plainly, and at every token the drafter's draft is recorded and discarded.
 
-The loop is the ordinary one: the recorder is a drafter that lets another one draft and hands on nothing. So the inner
-drafter sees the same text, the same states and the same scratch rows as at the beginning of a real round.
+It uses the ordinary loop: the recorder is a drafter that runs another drafter and returns no draft. So the inner drafter
+sees the same text, states and scratch rows as at the beginning of a real round.
 """
 
 from __future__ import annotations
@@ -31,7 +31,7 @@ from .read import Position, TracedAnswer, TraceHeader, answer_as_dict, hidden_fo
 
 @dataclass(frozen=True, slots=True)
 class TracedPrompt:
-    """A prompt to be answered; equal prompts have one name."""
+    """A prompt to answer; equal prompts have the same name."""
 
     name: str
     category: str
@@ -50,9 +50,9 @@ class _Noted:
 
 @final
 class Recorder(Drafter):
-    """Lets the inner drafter draft up to depth steps, notes them, and drafts nothing itself.
+    """Records up to depth steps of the inner drafter, and drafts nothing itself.
 
-    Of one that branches another, it notes both drafts, the other's chain as a chain.
+    If the inner drafter branches another one, both drafts are recorded, the other's as a chain.
     """
 
     def __init__(
@@ -189,7 +189,7 @@ def _answer(
 
 
 def _position(noted: _Noted, known: int, tokens: tuple[int, ...]) -> Position:
-    """What was drafted when so many tokens of the answer were known; nothing where the room held no draft."""
+    """The draft when this many tokens of the answer were known; empty if there was no room for one."""
     hidden = noted.hidden.get(known)
     rows = torch.cat(hidden) if hidden else None
     follow, branched = tokens[known:], noted.branches.get(known)

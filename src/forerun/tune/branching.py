@@ -1,9 +1,9 @@
-"""Trees and graphs in a tuning run: as drafters on what they branch, and as drafts that a reading stands for.
+"""Trees and graphs in a tuning run: as drafters, and as drafts that are estimated from one reading of an answer.
 
-After an answer's own tokens the reading says what the drafter ranks there, so the path that the target follows is known
-as well as a chain's. What it would have said after other tokens is not: there the ranking after the answer's token of
-the same depth stands in, for how many nodes a draft has, which is what they cost. Merging is left out, so a graph costs a
-little less than is told.
+The reading gives the drafter's ranking after each of the answer's own tokens, so the path that the target follows is known,
+as for a chain. The rankings after other tokens aren't known. To count the nodes of a draft, and so its cost, the ranking
+after the answer's token of the same depth is used instead. Merging is ignored, so a graph costs a little less than
+estimated.
 """
 
 from __future__ import annotations
@@ -25,7 +25,7 @@ from .candidates import GRAPH, DrafterConfig
 
 
 def drafter_of(config: DrafterConfig, make: DrafterFactory) -> DrafterFactory:
-    """The tree or graph of a way, on the drafter that make gives: what the registered one is with the way's options."""
+    """The tree or graph of a config on the drafter that make gives, as the registered one with these options."""
     options = config.options
 
     def branched(target: Target) -> Drafter:

@@ -1,7 +1,7 @@
-"""What is tried: ways to draft, and the length rules beside them. Off is one of them.
+"""The candidates of a tuning run: drafters with their options, combined with length policies, and off.
 
-A tie goes to the simpler candidate, so each has a rank: less to load, to train and to explain comes first, and plain
-decoding before all.
+A tie goes to the simpler candidate, so each has a rank. Candidates with less to load, to train and to explain come first,
+and plain decoding before all others.
 """
 
 from __future__ import annotations
@@ -55,7 +55,7 @@ class DrafterConfig:
 
 @dataclass(frozen=True, slots=True)
 class Candidate:
-    """A way to draft, and a length rule."""
+    """A drafter and a length policy, with their options."""
 
     config: DrafterConfig
     policy: str
@@ -112,7 +112,7 @@ class Chosen:
 
 
 def first_configs(chosen: Chosen, num_layers: int, vocabulary: int, own_weights: str) -> list[DrafterConfig]:
-    """All ways but skip sets, hybrids, trees and graphs, which follow from measurements. The methods take turns."""
+    """All drafters but skip sets, hybrids, trees and graphs, which depend on measurements. The methods alternate."""
     offered = {
         LOOKUP: lookup_configs(),
         EXIT: exit_configs(num_layers),
@@ -174,7 +174,7 @@ def skip_configs(plans: Mapping[str, LayerPlan]) -> list[DrafterConfig]:
 
 
 def hybrid_configs(lookup: DrafterConfig, others: Iterable[DrafterConfig]) -> list[DrafterConfig]:
-    """Lookup where it finds something, else one of the others."""
+    """Lookup where it finds a match, else one of the others."""
     return [
         DrafterConfig(
             f"{lookup.name}, else {other.name}",
@@ -213,9 +213,10 @@ def branched_configs(methods: Sequence[str], others: Iterable[DrafterConfig]) ->
 
 
 def with_rules(configs: Sequence[tuple[DrafterConfig, int]], count: int) -> list[Candidate]:
-    """At most `count` candidates of ways with their best draft lengths, the most promising way first.
+    """At most `count` candidates from drafters with their best draft lengths, the most promising one first.
 
-    Every way gets its length before any gets a rule. Trees and graphs get no rule: their confidences bound them already.
+    Each drafter is combined with its fixed length before any is combined with another policy. Trees and graphs only get
+    their length: confidences limit them already.
     """
     fixed = [Candidate(config, "fixed", {"k": k}) for config, k in configs]
     chains = [config for config, _ in configs if config.method not in BRANCHED]
@@ -224,6 +225,6 @@ def with_rules(configs: Sequence[tuple[DrafterConfig, int]], count: int) -> list
 
 
 def _heads(vocabulary: int) -> list[tuple[str, dict[str, Any]]]:
-    """The whole vocabulary, and its frequent part where that is much smaller."""
+    """The whole vocabulary, and its frequent part if that is much smaller."""
     part = [(f", {SMALL_VOCABULARY} tokens", {"vocabulary": SMALL_VOCABULARY})]
     return [("", {}), *(part if vocabulary > 2 * SMALL_VOCABULARY else [])]

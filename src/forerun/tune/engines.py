@@ -1,4 +1,4 @@
-"""The engines of ways and candidates, on one loaded model; a draft model or an adapter is opened once, whoever uses it."""
+"""The engines of drafters and candidates, on one loaded model; a draft model or an adapter is opened only once."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ class Engines:
         self._candidates: dict[str, Engine] = {}
 
     def of_config(self, config: DrafterConfig) -> Engine:
-        """Drafts that way, with the default policy. Raises what Engine.using raises."""
+        """An engine with this drafter and the default policy. Raises what Engine.using raises."""
         if config.name not in self._ways:
             self._ways[config.name] = self._opened(config)
         return self._ways[config.name]

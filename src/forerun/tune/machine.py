@@ -1,6 +1,6 @@
-"""What a tuning run times: verification by rows, drafted tokens, sublayers, and whole answers. All of it in one place.
+"""Everything that a tuning run times: verification by rows, drafted tokens, sublayers, and whole answers.
 
-Everything else that a run decides by is counted, not timed; so a test gives another machine and gets the same result twice.
+All other decisions depend on counts, not times. So tests pass another machine and get reproducible results.
 """
 
 from __future__ import annotations
@@ -41,7 +41,7 @@ class Sample:
 
 
 class Machine(ABC):
-    """Times a model's engines. Engines that are handed in share it."""
+    """Times engines that share one model."""
 
     @abstractmethod
     def verify_cost(self, engine: Engine, prefix: int) -> Cost:
@@ -66,7 +66,7 @@ class Machine(ABC):
 
 @final
 class ThisMachine(Machine):
-    """The wall clock. A lock keeps other searches of this user from timing meanwhile."""
+    """The wall clock. A lock keeps other runs of this user from timing at the same time."""
 
     def verify_cost(self, engine: Engine, prefix: int) -> Cost:
         weights = str(engine.runner.dtype).removeprefix("torch.")
@@ -80,7 +80,7 @@ class ThisMachine(Machine):
             return measure_plan_cost(engine.runner, ids)
 
     def step_ms(self, engine: Engine, drafter: str, ids: Sequence[int]) -> float:
-        """The second of two equal answers: a draft model has read the prompt by then."""
+        """The second of two equal answers, when a draft model has already read the prompt."""
         probing = engine.using(engine.drafter, "fixed", policy_options={"k": PROBED_LENGTH})
         options: Mapping[str, Any] = {"max_new_tokens": PROBED_TOKENS, "ignore_eos": True}
         with timing_lock():

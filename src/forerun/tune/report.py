@@ -1,4 +1,4 @@
-"""A tuning run as a dictionary, which becomes the JSON file and the pictures, and as sentences: what won, what bounds it."""
+"""A tuning run as a dictionary, for the JSON file and the plots, and as sentences: what won, and what limits it."""
 
 from __future__ import annotations
 
@@ -110,7 +110,7 @@ def _bounds(outcome: Outcome) -> Iterator[str]:
 
 
 def _self_speculation(outcome: Outcome) -> Iterator[str]:
-    """Where drafting with a part of the model doesn't pay, the numbers that say why."""
+    """The numbers that say why drafting with a part of the model doesn't pay."""
     own = [one for one in outcome.screened if one.config.method in SELF]
     if outcome.winner.config.method in SELF or any(part.method in SELF for part in outcome.winner.config.parts):
         return
@@ -150,7 +150,7 @@ def _best_set(sets: SkipSets, step_ms: float) -> Iterator[str]:
 
 
 def _branched(outcome: Outcome) -> Iterator[str]:
-    """What the best tree and the best graph promise, beside the drafter that they branch."""
+    """The predicted speed-ups of the best tree and the best graph, beside the drafter that they branch."""
     alone = {one.config.name: one.speedup for one in outcome.screened}
     for method in BRANCHED:
         screened = [one for one in outcome.screened if one.config.method == method]

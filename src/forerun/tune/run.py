@@ -1,7 +1,7 @@
-"""A tuning run: record answers, screen every way to draft, search skip sets, try the promising ones on the clock, judge.
+"""A tuning run: record answers, screen all drafters, search skip sets, time the promising ones, judge the winner.
 
-What is tuned on and what the winner is judged on are different prompts. Each stage has a share of the budget; the least that
-a decision needs is done even where that takes longer. All measurements go through the journal: a run may be killed anywhere.
+Tuning and judging the winner use different prompts. Each stage has a share of the budget; the minimum that a decision needs
+is done even if that takes longer. All measurements go through the journal, so a run may be killed at any time.
 """
 
 from __future__ import annotations
@@ -61,8 +61,8 @@ NOT_ASKED = "not asked for"
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Outcome:
-    """winner is what to use; tried, which held-out prompts were to confirm, may be another one. held_out: None where off won
-    the trials already. impossible: why a way can't be taken here, by its name."""
+    """winner is what to use; tried, which held-out prompts were to confirm, may be another one. held_out: None if off won
+    the trials already. impossible: why a drafter can't be used here, by its name."""
 
     winner: Candidate
     tried: Candidate
@@ -166,7 +166,7 @@ class Tuning:
         ]
 
     def _screened(self, screen: Screen, config: DrafterConfig, until: float) -> Screened | None:
-        """None where the way can't be taken, or the time is up."""
+        """None if the drafter can't be used, or the time is up."""
         self._tick(f"screening {config.name}")
         if config.method == LOOKUP:
             positions, step_ms = positions_of_lookup(config.options, screen.answers), 0.0

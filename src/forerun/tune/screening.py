@@ -1,8 +1,8 @@
-"""Cheap screening: what a way to draft would have given on recorded greedy answers, without decoding anything.
+"""Cheap screening: what a drafter would have gained on recorded greedy answers, without decoding.
 
-A drafter with a model reads each answer once, teacher-forced: what it says after every token stands for the drafts from
-there. Lookup is replayed on the tokens alone. With what a drafted token costs and the target's cost by rows, rounds of any
-length are then replayed (simulate.py), so that streaks of right guesses count as they come.
+A drafter with a model reads each answer once, teacher-forced. Its predictions after every token stand for its drafts there.
+Lookup is replayed on the tokens alone. With the costs of a drafted token and of the target's forwards by rows, rounds of any
+length are then replayed (replay/simulate.py), so that runs of right tokens count as they occur.
 """
 
 from __future__ import annotations
@@ -38,7 +38,7 @@ Positions = Sequence[Sequence[Position]]  # by answer, after each of its tokens 
 
 @dataclass(frozen=True, slots=True)
 class Screened:
-    """A way's promise. found: the share of places where it drafts; match_rate: how often its next token there was right.
+    """A drafter's prediction. found: the share of positions where it drafts; match_rate: how often its first token is right.
 
     draft_cost is c, a drafted token's time over a plain forward's; speedups are over plain decoding, by LENGTHS. A tree's
     lengths are depths, and it is right where one of its first level's tokens is.
@@ -74,9 +74,9 @@ class Screened:
 
 
 def read_answers(engine: Engine, answers: Sequence[Recorded]) -> dict[str, Any]:
-    """What the engine's drafter says after every token, how sure it is, and its RANKED best tokens with probabilities.
+    """The drafter's predictions after every token, their confidences, and its RANKED best tokens with probabilities.
 
-    Lists by answer, one forward or two each. Raises UnsupportedOption where the drafter can't read.
+    Lists by answer, from one or two forwards each. Raises UnsupportedOption where the drafter can't read.
     """
     batch: Batch[int, dict[str, list[Any]]] = Batch()
     found: dict[int, dict[str, list[Any]]] = {}
@@ -171,13 +171,13 @@ def positions_of_hybrid(first: Positions, then: Positions) -> Positions:
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Screen:
-    """Recorded answers and the target's cost; what else a way needs is handed in."""
+    """Recorded answers and the target's cost, to screen drafters on."""
 
     answers: Sequence[Recorded]
     target: Cost
 
     def screened(self, config: DrafterConfig, positions: Positions, step_ms: float) -> Screened:
-        """The promise of every fixed length."""
+        """The predicted speed-up of every fixed length."""
         branched = config.method in BRANCHED
         replay = self.replay(positions, step_ms, branched)
         counts = [len(answer.positions) for answer in replay.trace.answers]

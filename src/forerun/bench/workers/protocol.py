@@ -27,7 +27,7 @@ Answer = Callable[[list[int], int, Emit], None]
 
 
 class Stopwatch:
-    """Takes an answer's tokens as they come, and the times. The clock starts when it is made."""
+    """Records an answer's tokens and their times. The clock starts when it is created."""
 
     def __init__(self, max_new_tokens: int, eos: Iterable[int]) -> None:
         self._limit = max_new_tokens
@@ -52,7 +52,7 @@ class Stopwatch:
         return self._complete
 
     def answer(self) -> dict[str, Any]:
-        """What was taken. first_tokens came together with the first one and don't count as decoded."""
+        """The record. first_tokens came together with the first one and don't count as decoded."""
         return {
             "ids": self._ids,
             "first_tokens": self._first_tokens,
@@ -62,7 +62,7 @@ class Stopwatch:
 
 
 def forget_peak() -> None:
-    """Start a new measurement of the peak memory, where the system can."""
+    """Reset the measurement of peak memory, if the system can."""
     try:
         Path("/proc/self/clear_refs").write_text("5")
     except OSError:
@@ -92,7 +92,7 @@ def _torch_on_gpu() -> Any | None:
 
 
 def load_worker(path: Path) -> Any:
-    """The worker file as a module. Its folder is not searched for imports: a worker may be called what it imports."""
+    """The worker file as a module. Imports skip its folder: it may be named after a package that it imports."""
     spec = importlib.util.spec_from_file_location("forerun_peer_worker", path)
     if spec is None or spec.loader is None:
         raise ValueError(f"{path} is no Python file")
@@ -102,7 +102,7 @@ def load_worker(path: Path) -> Any:
 
 
 class RequestHandler:
-    """Answers one request after the other for a worker."""
+    """Handles the requests to a worker, one after the other."""
 
     def __init__(self, worker: Any) -> None:
         self._worker = worker
