@@ -110,7 +110,7 @@ def test_a_difference_stands_in_the_json(forerun: Call, tiny: str) -> None:
     ("margin", "changes", "words"),
     [
         (0.25, {"rounding_margin": 0.5}, "a near-tie (plain decoding preferred its token there by 0.25)"),
-        (0.25, {"sampled": True}, "drawn drafts keep the law of the output"),
+        (0.25, {"sampled": True}, "drawn drafts keep the distribution of the output"),
         (math.inf, {}, "DIFFERENT"),
     ],
 )

@@ -208,7 +208,7 @@ def test_nothing_is_drafted_where_no_token_is_confident_enough() -> None:
         ({"of": "self", "sibling": -0.1}, r"sibling must be in \[0, 1\], got -0.1"),
         ({"of": "self", "leaf": 2.0}, r"leaf must be in \[0, 1\], got 2.0"),
         ({"of": "self", "leaf": -1.0}, r"leaf must be in \[0, 1\], got -1.0"),
-        ({"of": "self", "budget": 256}, "budget must be at most 255 nodes, for the cache of"),
+        ({"of": "self", "budget": 256}, "budget must be at most 255 nodes, since the cache of"),
         ({"of": "self", "min_confidence": -1.0}, r"min_confidence must be in \[0, 1\], got -1.0"),
         ({"of": "self", "verification": "lossy"}, "verification must be one of exact, stochastic-lossy, got 'lossy'"),
     ],

@@ -259,7 +259,7 @@ def test_it_reads_a_text_as_the_drafter_that_it_branches() -> None:
         ({"of": "self", "n": 0}, "n must be at least 1 child a node, got 0"),
         ({"of": "self", "n": -1}, "n must be at least 1 child a node, got -1"),
         ({"of": "self", "siblings": "both"}, "siblings must be one of drawn, chosen, got 'both'"),
-        ({"of": "self", "budget": 256}, "budget must be at most 255 nodes, for the cache of"),
+        ({"of": "self", "budget": 256}, "budget must be at most 255 nodes, since the cache of"),
         ({"of": "self", "budget": -1}, "budget must be at least 0 nodes"),
         ({"of": "self", "min_confidence": 1.5}, r"min_confidence must be in \[0, 1\], got 1.5"),
         ({"of": "self", "costs": "/no/such/file"}, "costs must be a file of measured costs"),

@@ -110,7 +110,7 @@ def test_a_file_without_costs_is_refused(parts: Parts, tmp_path: Path, content: 
         (
             CAPACITY,
             0.0,
-            rf"budget must be at most 255 nodes, for the cache of tiny holds {CAPACITY} tokens, got {CAPACITY}",
+            rf"budget must be at most 255 nodes, since the cache of tiny holds {CAPACITY} tokens, got {CAPACITY}",
         ),
         (1, -0.1, r"min_confidence must be in \[0, 1\], got -0.1"),
         (1, 1.1, r"min_confidence must be in \[0, 1\], got 1.1"),

@@ -80,7 +80,7 @@ def test_the_summary_says_what_was_tried_and_what_won_by_how_much() -> None:
 
 
 def test_the_summary_says_what_bounds_the_winner() -> None:
-    (bound,) = (sentence for sentence in summary(outcome(LOOKUP, LOOKUP)) if sentence.startswith("What bounds it"))
+    (bound,) = (sentence for sentence in summary(outcome(LOOKUP, LOOKUP)) if sentence.startswith("What limits it"))
 
     assert "a round gives 2.00 tokens and takes 1.20 plain steps to verify and 0.30 to draft" in bound
     assert "With free drafts it would be 1.67 x, with free width 1.54 x, with every guess right 2.00 x" in bound
@@ -96,7 +96,7 @@ def test_the_summary_says_what_trees_promise_beside_their_inner_drafter() -> Non
     said = list(summary(outcome(LOOKUP, LOOKUP, screened=screened)))
 
     assert (
-        "Guessing several continuations at once promised 1.05 x at best by screening (tree of exit 3, 3 a node, 8 in all), "
+        "Drafting several continuations at once promised 1.05 x at best by screening (tree of exit 3, 3 a node, 8 in all), "
         "and a single one of the same drafter 1.20 x."
     ) in said
 
@@ -106,7 +106,7 @@ def test_without_trees_nothing_is_said_of_them() -> None:
 
 
 def test_wrong_guesses_do_not_bound_a_tree() -> None:
-    (bound,) = (sentence for sentence in summary(outcome(TREE, TREE)) if sentence.startswith("What bounds it"))
+    (bound,) = (sentence for sentence in summary(outcome(TREE, TREE)) if sentence.startswith("What limits it"))
 
     assert "every guess" not in bound
     assert bound.endswith("with free width 1.54 x: above all, drafting costs too much.")
@@ -132,8 +132,8 @@ def test_self_speculation_that_loses_is_told_with_its_numbers() -> None:
     said = " ".join(summary(outcome(LOOKUP, LOOKUP)))
 
     assert (
-        "the best plan, exit 3, says the model's next token in 70.0% of the places at 0.40 of a plain step, which promises "
-        "1.20 x" in said
+        "the best plan, exit 3, predicts the model's next token in 70.0% of the positions at 0.40 of a plain step, which "
+        "promises 1.20 x" in said
     )
     assert "single sublayer, of 4 tried, loses 5.0% of the tokens at least (attention 1), 50.0% in the middle" in said
     assert "and 90.0% at most (mlp 0)" in said
@@ -209,7 +209,7 @@ def test_off_on_held_out_prompts_says_who_was_ahead_before() -> None:
 def test_off_without_a_rival_says_so() -> None:
     alone = outcome(OFF, OFF, trials=Standings((OFF,)), screened=[])
 
-    assert list(summary(alone))[1] == "Off won: there was nothing else that could be tried."
+    assert list(summary(alone))[1] == "Off won: no other method could be tried."
 
 
 def test_the_report_is_plain_json() -> None:

@@ -51,8 +51,8 @@ def calibrate(
         show_json({**about, **costs.as_dict(), "advice": advice(costs)})
         return
     note("measured before; --refresh measures again" if known else "measured now")
-    show_table(*curves(costs), title="Milliseconds a forward (distance of the quartiles)")
-    show_table(*break_even(costs), title="Tokens a round from which on speculation pays, by drafted tokens")
+    show_table(*curves(costs), title="Milliseconds per forward (interquartile range)")
+    show_table(*break_even(costs), title="Tokens per round at which speculation pays, by drafted tokens")
     for sentence in advice(costs):
         show(sentence)
     show(f"{about['model']}, {about['dtype']}, {about['hardware']}, {about['threads']} threads")

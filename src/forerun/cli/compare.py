@@ -90,7 +90,10 @@ def verdict(found: Comparison) -> str:
         return "Outputs: equal, token for token."
     place = f"question {where.question + 1}, turn {where.turn + 1}, token {where.position + 1}"
     if found.verdict == "sampled":
-        return f"Outputs: sampled, first different at {place}; drawn drafts keep the law of the output, not its tokens."
+        return (
+            f"Outputs: sampled, first different at {place}; drawn drafts keep the distribution of the output, not its "
+            "tokens."
+        )
     preferred = f"plain decoding preferred its token there by {where.margin:.3g}"
     if found.verdict == "rounding":
         return f"Outputs: {found.match_rate:.1%} equal; first different at {place}, a near-tie ({preferred})."

@@ -55,7 +55,7 @@ def generate(
         show()
         note(_summary(result, seconds))
     if lossy:
-        note("lossy: sampled text does not follow the model's own law with this verification")
+        note("lossy: sampled text does not follow the model's distribution with this verification")
 
 
 def _tell_sampling(defaults: CheckpointDefaults) -> None:

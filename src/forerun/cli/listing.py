@@ -46,7 +46,7 @@ def models(
         f"decoders of transformers {table.transformers}, each tried as a small random model ({table.date})",
     )
     running = sum(one["result"] == RUNS for one in families.values())
-    show(f"{running} of {len(families)} run. Whatever is loaded is checked again, and refused or right.")
+    show(f"{running} of {len(families)} run. Every model is checked again when it is loaded.")
     if table.stale:
         note(table.stale)
 

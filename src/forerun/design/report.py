@@ -43,7 +43,7 @@ def sentences(design: Design) -> list[str]:
         said.append(design.shape_costs.sentence)
         if design.shape_costs.per_layer is not None:
             said.append(
-                f"Fitted to all shapes of this vocabulary: a layer costs {design.shape_costs.per_layer:.3f} ms beside its "
+                f"Fitted to all shapes of this vocabulary: a layer costs {design.shape_costs.per_layer:.3f} ms besides its "
                 f"parameters, a million parameters {design.shape_costs.per_million:.3f} ms."
             )
     if design.shapes:
@@ -62,7 +62,7 @@ def _best(one: Untrained) -> str:
     )
     told = one.prediction
     estimate = (
-        f"at the guessed {one.acceptance:.2f} it gives {told.speedup:.2f} x plain decoding with drafts of {told.k}"
+        f"at the estimated {one.acceptance:.2f} it gives {told.speedup:.2f} x plain decoding with drafts of {told.k}"
     )
     if told.speedup <= 1:
         return f"No shape is predicted to beat plain decoding here. The nearest is {held}; {estimate}; {needs}."

@@ -71,7 +71,7 @@ def _verdict(outcome: Outcome) -> str:
     if outcome.tried == OFF:
         others = [one for one in outcome.trials.candidates if one != OFF]
         if not others:
-            return "Off won: there was nothing else that could be tried."
+            return "Off won: no other method could be tried."
         best = max(others, key=outcome.trials.speedup)
         return (
             f"Off won: the fastest of the others, {best.name}, came to {_told(outcome.trials.ratio(best, OFF))} x plain "
@@ -103,7 +103,7 @@ def _bounds(outcome: Outcome) -> Iterator[str]:
         bounds.append((perfect, "too many guesses are wrong"))
         right = f", with every guess right {perfect:.2f} x"
     yield (
-        f"What bounds it: a round gives {tokens:.2f} tokens and takes {verify:.2f} plain steps to verify and {draft:.2f} to "
+        f"What limits it: a round gives {tokens:.2f} tokens and takes {verify:.2f} plain steps to verify and {draft:.2f} to "
         f"draft. With free drafts it would be {free:.2f} x, with free width {ideal:.2f} x{right}: above all, "
         f"{max(bounds)[1]}."
     )
@@ -118,8 +118,8 @@ def _self_speculation(outcome: Outcome) -> Iterator[str]:
         best = max(own, key=lambda one: one.speedup)
         verb = "doesn't pay" if best.speedup <= 1 else "was not the best"
         yield (
-            f"Drafting with a part of the model {verb} here: the best plan, {best.config.name}, says the model's next token "
-            f"in {best.match_rate:.1%} of the places at {best.draft_cost:.2f} of a plain step, which promises "
+            f"Drafting with a part of the model {verb} here: the best plan, {best.config.name}, predicts the model's next "
+            f"token in {best.match_rate:.1%} of the positions at {best.draft_cost:.2f} of a plain step, which promises "
             f"{best.speedup:.2f} x."
         )
     harms = outcome.sets.harms
@@ -158,7 +158,7 @@ def _branched(outcome: Outcome) -> Iterator[str]:
             best = max(screened, key=lambda one: one.speedup)
             inner = best.config.parts[0].name
             yield (
-                f"Guessing several continuations at once promised {best.speedup:.2f} x at best by screening "
+                f"Drafting several continuations at once promised {best.speedup:.2f} x at best by screening "
                 f"({best.config.name}), and a single one of the same drafter {alone[inner]:.2f} x."
             )
 

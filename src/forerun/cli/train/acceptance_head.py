@@ -21,14 +21,14 @@ from .lines import SkipBad, counting, read_data, skipped_as_dict
 
 HELP = {
     "depth": "Residual blocks; 0 is a linear probe.",
-    "reject_weight": "How much more a rejection counts than an acceptance; what the head says is calibrated for it.",
+    "reject_weight": "How much more a rejection counts than an acceptance; the head's output is calibrated accordingly.",
     "mixing": "The share of the answer's own tokens in the text that the drafter reads, r.",
-    "epochs": "Passes over the drafted tokens; the best one held out is kept.",
-    "rows": "Drafted tokens in a step.",
+    "epochs": "Passes over the drafted tokens; the best one on held-out data is kept.",
+    "rows": "Drafted tokens per step.",
     "learning_rate": "The highest learning rate.",
     "warmup": "The share of the steps in which the learning rate rises.",
     "weight_decay": "AdamW's.",
-    "seed": "Decides draws, order and what is held out.",
+    "seed": "The seed of draws, order and the held-out choice.",
 }
 RECIPE = recipe_flags(HeadRecipe, HELP)
 TAKEN = (
@@ -70,7 +70,7 @@ def acceptance_head(
     check_folder(output.parent)
     laws = {sampling_of(file, temperature, counting(skip_bad)) for file in data}
     if len(laws) > 1:
-        raise ValueError("the files' answers were drawn with several temperatures or top_p; give files that share one")
+        raise ValueError("the files' answers were drawn at several temperatures or top_p; give files that share one")
     engine = open_engine(model, method_of(drafter, "fixed", given), given)
     skipped = counting(skip_bad)
     limits = {"max_length": engine.runner.max_length, "vocab_size": engine.runner.vocab_size, "limit": limit}

@@ -16,9 +16,9 @@ from . import distil
 
 HELP = {
     **distil.HELP,
-    "passes": "Train so many drafted tokens deep, each on the adapter's own states of the one before.",
-    "fade": "The weight of each drafted token against the one before.",
-    "vocabulary": "Learn to tell so many tokens apart, the most frequent of the answers.",
+    "passes": "The number of drafted tokens to unroll, each on the adapter's own state of the one before.",
+    "fade": "The weight of each drafted token relative to the one before.",
+    "vocabulary": "Train on this many tokens, the most frequent of the answers.",
 }
 
 

@@ -17,12 +17,12 @@ from ..terminal import progress, show, show_json
 
 HELP = {
     "top": "How many of a law's largest probabilities are read.",
-    "width": "Of the hidden layer.",
-    "epochs": "Passes over the drafted tokens; the best one held out is kept.",
-    "rows": "Drafted tokens in a step.",
+    "width": "The width of the hidden layer.",
+    "epochs": "Passes over the drafted tokens; the best one on held-out data is kept.",
+    "rows": "Drafted tokens per step.",
     "learning_rate": "AdamW's.",
     "weight_decay": "AdamW's.",
-    "seed": "Decides order and what is held out.",
+    "seed": "The seed of the order and of the held-out choice.",
 }
 RECIPE = recipe_flags(DiscoRecipe, HELP)
 

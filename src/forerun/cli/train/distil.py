@@ -26,11 +26,11 @@ from .lines import counting, read_data, skipped_as_dict
 
 HELP = {
     "epochs": "Passes over the answers.",
-    "rows": "Rows in a step.",
+    "rows": "Rows per step.",
     "learning_rate": "The highest learning rate.",
     "warmup": "Steps in which the learning rate rises.",
     "weight_decay": "AdamW's.",
-    "seed": "Decides order and what is held out.",
+    "seed": "The seed of the order and of the held-out choice.",
 }
 LOG_EVERY = 20
 
@@ -113,4 +113,4 @@ def _tell(report: DistilReport, skipped: Mapping[str, Any], as_json: bool) -> No
         return
     show(f"{report.output}: {report.steps} steps on {report.texts} texts in {report.seconds:.0f} s")
     places = ", ".join(f"{share:.2f}" for share in report.acceptance)
-    show(f"right tokens at each place of a draft, on {report.held_out} held-out texts: {places}")
+    show(f"right tokens at each position of a draft, on {report.held_out} held-out texts: {places}")

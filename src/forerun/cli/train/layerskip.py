@@ -25,9 +25,9 @@ from .lines import SkipBad, counting, read_data, skipped_as_dict
 RECIPE = tuple(
     flag(name, kind, None, "Recipe", help)
     for name, kind, help in (
-        ("p_max", float | None, "Dropout rate of the last layer; the preset's if not given, as for all here."),
+        ("p_max", float | None, "Dropout rate of the last layer; the preset's if not given, like all of these."),
         ("e_scale", float | None, "How much early exits count, 0 to 1; with --p-max 0, 0 is ordinary fine-tuning."),
-        ("curriculum", str | None, "Which exits are on at a step: all, rotational or gradual."),
+        ("curriculum", str | None, "Which exits are trained at a step: all, rotational or gradual."),
         ("rotation", int | None, "R of the rotational curriculum; 0: one less than there are layers."),
         ("learning_rate", float | None, "The highest learning rate."),
     )
@@ -39,13 +39,13 @@ SETTINGS = tuple(
         ("steps", int | None, "Optimiser steps; as many as the epochs have if not given."),
         ("epochs", float, "Passes over the examples."),
         ("batch_size", int, "Rows in a forward of one process."),
-        ("accumulate", int, "Forwards in an optimiser step."),
+        ("accumulate", int, "Forwards per optimiser step."),
         ("bf16", bool, "Forward and backward in bfloat16; the weights are trained in float32 either way."),
-        ("checkpoint_layers", bool, "Hold less memory: compute layers again in the backward pass."),
-        ("pack", int, "Pack examples into rows of this many tokens; 0: a row each."),
+        ("checkpoint_layers", bool, "Use less memory: recompute layers in the backward pass."),
+        ("pack", int, "Pack examples into rows of this many tokens; 0: one row per example."),
         ("lora_rank", int, "Train LoRA matrices of this rank and merge them at the end; 0: all weights."),
-        ("held_out", float, "The share of examples that is never trained on."),
-        ("seed", int, "Decides order, dropout and what is held out."),
+        ("held_out", float, "The share of examples to hold out from training."),
+        ("seed", int, "The seed of order, dropout and the held-out choice."),
         ("schedule", str, "Learning rate over the steps: linear, cosine or constant."),
         ("warmup", int, "Steps in which the learning rate rises."),
         ("weight_decay", float, "AdamW's."),

@@ -14,7 +14,7 @@ from ...train.data.examples import Example, read_examples
 from ...train.data.turns import turn_end
 from ..terminal import note
 
-HELP = "Leave out lines that can't be used, and say how many and why the first."
+HELP = "Leave out bad lines, and report how many and what was wrong with the first."
 SkipBad = Annotated[bool, typer.Option("--skip-bad", help=HELP)]
 
 
