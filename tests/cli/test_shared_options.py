@@ -9,10 +9,10 @@ import pytest
 import forerun as library
 from forerun.bench import calibration
 from forerun.bench.calibration import Opened
-from forerun.cli import shared_options as module
 from forerun.cli.method import Method
 from forerun.cli.shared_options import OPENING, PLAIN, RESERVED, open_engine
 from forerun.core.cost import Cost, Costs, Point
+from forerun.engine import engine as opening
 
 
 def test_every_way_to_open_a_model_has_a_flag_with_the_librarys_default() -> None:
@@ -32,9 +32,9 @@ def test_an_engine_is_opened_as_the_flags_say(
     monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
     seen: dict[str, Any] = {}
-    monkeypatch.setattr(module, "load", lambda model, **options: seen.update(options, model=model))
-    monkeypatch.setattr(module, "pad", lambda opened: False)
-    monkeypatch.setattr(module, "tell_cost", lambda opened: None)
+    monkeypatch.setattr(opening, "load", lambda model, **options: seen.update(options, model=model))
+    monkeypatch.setattr(calibration, "pad", lambda opened: False)
+    monkeypatch.setattr(calibration, "tell_cost", lambda opened: None)
     method = Method("self", "fixed", {"exit_layer": 2}, {"k": 3})
     open_engine("tiny", method, {"dtype": "float32", "weights": "int8", "seed": 3})
 

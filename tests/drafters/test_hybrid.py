@@ -14,13 +14,11 @@ from forerun.core.values import ROOT, Context, Step
 from forerun.drafters.base import DRAFTERS, Parts
 from forerun.drafters.graph_lossy import stochastic
 from forerun.drafters.hybrid import Hybrid
-from forerun.engine.methods import REGISTERED
 from forerun.errors import UnsupportedOption
 from forerun.models.packed.pool import SequencePool
 from forerun.models.packed.runner import HFRunner
 from forerun.testing import tiny_model
 
-assert REGISTERED
 IDS = [1, 2, 3]
 
 

@@ -7,15 +7,12 @@ import pytest
 
 from forerun.core.policy import LengthPolicy
 from forerun.core.values import Round
-from forerun.engine.methods import REGISTERED
 from forerun.engine.stats import Stats
 from forerun.policies import fixed
 from forerun.policies.governor import MEASURE_AGAIN, MEASURED_FIRST, PROBE, SHORTEST_REST, LossAccount, build
 
 from .rounds import chain, round_of
 from .worlds import World, rounds, speed, steady, varied
-
-assert REGISTERED
 
 
 def observe(policy: LengthPolicy, seconds: float, accepted: int = 0, drafted: int = 3) -> bool:

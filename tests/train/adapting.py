@@ -24,8 +24,9 @@ from forerun.train.distil.adapter import AdapterStudent, new_adapter, shape_like
 from forerun.train.distil.adapter_block import ExitAdapter
 from forerun.train.distil.data import DistilBatch, DistilData
 from forerun.train.distil.frozen import Frozen, frozen_of
-from forerun.train.distil.loop import DistilRecipe, Progress, Training
+from forerun.train.distil.loop import Progress, Training
 from forerun.train.distil.loss import Chosen
+from forerun.train.distil.recipe import DistilRecipe
 
 LAYERS = 4
 KINDS = (("state", 2), ("state+token", 2), ("state+token", LAYERS))

@@ -20,7 +20,7 @@ from forerun.traces.record import TracedPrompt, trace
 from forerun.train.data.examples import Example
 from forerun.train.distil.adapter import shape_like
 from forerun.train.distil.adapter_run import train_adapter
-from forerun.train.distil.loop import DistilRecipe
+from forerun.train.distil.recipe import DistilRecipe
 from forerun.train.distil.run import DistilRun
 
 PROMPTS = [(5, 6, 7, 5, 6, 7, 5, 6), (1, 2, 3, 4), (9,) * 12, (11, 12, 11)]

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from ..drafters.base import DRAFTERS
+from ..drafters.registry import DRAFTERS
 from ..engine.engine import Engine
 from ..engine.methods import DEFAULT_DRAFTER, DEFAULT_POLICY
 from ..engine.system.file import read_system

@@ -3,24 +3,15 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from pathlib import Path
-from typing import Annotated, Any
+from typing import TYPE_CHECKING, Annotated, Any
 
-import torch
 import typer
 
-from ..bench.benchmark import Benchmark
-from ..bench.calibration import Opened, calibrated, pad
-from ..bench.methods import read_methods
-from ..bench.peer import PeerSettings, peer_choice
-from ..bench.peer_models import peer_models
 from ..bench.plots import write_plots
 from ..bench.predict import add_predictions
-from ..bench.report import by_category, overall
-from ..bench.suite import fingerprint, read_suite
 from ..core.cost import Cost
-from ..engine.system.file import read_system
 from ..errors import UnsupportedOption
 from ..plotting import check_plotting
 from .flags import request_flags, takes
@@ -28,6 +19,10 @@ from .output import check_file, check_folder, write_text
 from .shared_options import OPENING, PLAIN, Model, Raw, measured_with, open_engine
 from .system_choice import SystemFile, opening_of, tell_departures
 from .terminal import note, progress, show, show_table
+
+if TYPE_CHECKING:
+    from ..bench.peer import PeerSettings
+    from ..engine.engine import Engine
 
 Suite = Annotated[Path, typer.Option(help="Prompts as JSON lines in Spec-Bench's format.", show_default=False)]
 JsonFile = Annotated[Path | None, typer.Option("--json", help="Write everything measured to this file.")]
@@ -67,6 +62,12 @@ def bench(
     **given: Any,
 ) -> None:
     """Measure methods and other engines on the same prompts, one after the other, in changing order."""
+    from ..bench.benchmark import Benchmark
+    from ..bench.methods import read_methods
+    from ..bench.peer import peer_choice
+    from ..bench.suite import fingerprint, read_suite
+    from ..engine.system.file import read_system
+
     items, systems = read_suite(suite, per_category, split(categories)), read_methods(split(methods))
     if system is not None:
         systems.append(read_system(system))
@@ -74,11 +75,7 @@ def bench(
     choices = [peer_choice(peer) for peer in split(peers)]
     pythons = pairs(peer_python, "--peer-python", [choice.label for choice in choices])
     models = pairs(peer_model, "--peer-model", ["gguf", "hf"])
-    if json_file is not None:
-        check_file(json_file)
-    if plots is not None:
-        check_plotting()
-        check_folder(plots)
+    _check_places(json_file, plots)
     if threads is not None:
         set_threads(threads)
     engine = open_engine(model, PLAIN, given)
@@ -86,10 +83,8 @@ def bench(
     for one in systems:
         one.check(engine.identity)
         tell_departures(one, engine, given)
-    cost = _cost(Opened(model, engine, given["weights"])) if predict else None
-    if choices:
-        models = {**peer_models(model, peer_dtype), **models}
-    settings = PeerSettings(models, torch.get_num_threads(), peer_dtype, pythons=pythons)
+    cost = _cost(model, engine, given["weights"]) if predict else None
+    settings = _peer_settings(model if choices else None, models, pythons, peer_dtype)
     benchmark = Benchmark(engine, systems, items, choices, settings, max_new_tokens, raw, given["generation_config"])
     with progress("measuring", len(items)) as tick:
         report = benchmark.run(tick, lambda name: note(f"opening {name}"))
@@ -101,14 +96,41 @@ def bench(
     _publish({**about, **report}, json_file, plots)
 
 
-def _cost(opened: Opened) -> Cost:
+def _check_places(json_file: Path | None, plots: Path | None) -> None:
+    """Before anything is measured that couldn't be written."""
+    if json_file is not None:
+        check_file(json_file)
+    if plots is not None:
+        check_plotting()
+        check_folder(plots)
+
+
+def _peer_settings(
+    model: str | None, models: Mapping[str, str], pythons: Mapping[str, str], dtype: str
+) -> PeerSettings:
+    """models: where peers find the model, by format; those not named are found from the model where peers take part."""
+    import torch
+
+    from ..bench.peer import PeerSettings
+    from ..bench.peer_models import peer_models
+
+    found = {} if model is None else peer_models(model, dtype)
+    return PeerSettings({**found, **models}, torch.get_num_threads(), dtype, pythons=pythons)
+
+
+def _cost(model: str, engine: Engine, weights: str) -> Cost:
     """What forwards of the model cost as they will run; measured now if need be."""
+    from ..bench.calibration import Opened, calibrated, pad
+
+    opened = Opened(model, engine, weights)
     measured = calibrated(opened)[0].target
     return measured.padded() if pad(opened) else measured
 
 
 def _publish(report: dict[str, Any], json_file: Path | None, plots: Path | None) -> None:
     """Show the report, and write what was asked for."""
+    from ..bench.report import by_category, overall
+
     show_table(
         *overall(report), title="All prompts: medians with 95 % intervals; totals; x ours: over our plain decoding"
     )
@@ -127,6 +149,8 @@ def _publish(report: dict[str, Any], json_file: Path | None, plots: Path | None)
 
 
 def set_threads(threads: int) -> None:
+    import torch
+
     if threads < 1:
         raise ValueError(f"threads must be at least 1, got {threads}")
     torch.set_num_threads(threads)

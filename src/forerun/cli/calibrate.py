@@ -8,10 +8,7 @@ from typing import Annotated, Any
 
 import typer
 
-from ..bench.calibrate import REPEATS
-from ..bench.calibration import Opened, calibrated
 from ..core.cost import Cost, Costs, draft_ratio
-from ..engine.measurement_conditions import conditions
 from ..models.packed.plan import LayerPlan
 from .flags import takes
 from .shared_options import OPENING, PLAIN, AsJson, Model, open_engine
@@ -39,6 +36,10 @@ def calibrate(
     **given: Any,
 ) -> None:
     """Measure milliseconds a forward by rows, for a model, its plans and a draft model. Kept for the next time."""
+    from ..bench.calibrate import REPEATS
+    from ..bench.calibration import Opened, calibrated
+    from ..engine.measurement_conditions import conditions
+
     target = Opened(model, open_engine(model, PLAIN, given), given["weights"])
     plans = _plans(target.engine.runner.num_layers, exit_layer or (), skip_attention, skip_mlp, draft_weights)
     draft = None

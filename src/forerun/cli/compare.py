@@ -7,23 +7,22 @@ import sys
 from collections.abc import Sequence
 from importlib.resources import as_file, files
 from pathlib import Path
-from typing import Annotated, Any
+from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from ..bench.compare import compare as measure
-from ..bench.compare import count_runs
-from ..bench.comparison import Comparison
-from ..bench.profile import Profile, profile_of
-from ..engine.measurement_conditions import conditions
 from ..engine.methods import DEFAULT_DRAFTER, DEFAULT_POLICY
 from ..engine.options import Options
-from ..engine.prompts.questions import Question, read_questions
 from .flags import request_flags, request_of, takes
 from .method import method_flags
 from .shared_options import OPENING, RESERVED, AsJson, Drafter, Model, Policy, Raw
 from .system_choice import SystemFile, choice_of
 from .terminal import note, progress, show, show_json, show_table
+
+if TYPE_CHECKING:
+    from ..bench.comparison import Comparison
+    from ..bench.profile import Profile
+    from ..engine.prompts.questions import Question
 
 UNTIMED = ("speculate", "logprobs", "processed_logprobs")
 # texts of every checkpoint are measured to the same length
@@ -49,6 +48,12 @@ def compare(
 ) -> None:
     """Measure a method against plain decoding. Exit status 1 if outputs differ by more than rounding explains."""
     choice, request = choice_of(system, drafter, policy, context, given), {**LENGTH, **request_of(given)}
+    from ..bench.compare import compare as measure
+    from ..bench.compare import count_runs
+    from ..bench.profile import profile_of
+    from ..engine.measurement_conditions import conditions
+    from ..engine.prompts.questions import read_questions
+
     questions = own_questions("repeating", "open") if prompts is None else read_questions(prompts)
     engine = choice.open(model)
     with progress("comparing", count_runs(1, questions, repeats)) as tick:
@@ -76,6 +81,8 @@ def _show_profile(found: Profile) -> None:
 
 def own_questions(*names: str) -> list[Question]:
     """The prompts that come with forerun: "repeating", whose answers repeat their prompt, and "open"."""
+    from ..engine.prompts.questions import read_questions
+
     questions: list[Question] = []
     for name in names:
         with as_file(files("forerun") / "data" / f"{name}.jsonl") as path:

@@ -4,20 +4,19 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from statistics import median
-from typing import Annotated, Any
+from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from ..bench.compare import compare, count_runs
-from ..bench.comparison import Comparison, spread
-from ..engine.engine import Engine
-from ..engine.measurement_conditions import conditions
-from ..engine.prompts.questions import has_chat_template
 from .compare import own_questions
 from .conclusion import conclusion
 from .method import Method
 from .shared_options import PLAIN, open_engine
 from .terminal import note, progress, show, show_table, write
+
+if TYPE_CHECKING:
+    from ..bench.comparison import Comparison
+    from ..engine.engine import Engine
 
 MODEL = "smollm2"
 KINDS = {"repeating": "answers that repeat the prompt", "open": "open questions"}
@@ -45,6 +44,9 @@ def demo(
     model: Annotated[str, typer.Option(help="A model other than the bundled one.")] = MODEL,
 ) -> None:
     """Watch the bundled model write, with and without speculation, and see where it helps and where it doesn't."""
+    from ..bench.compare import compare, count_runs
+    from ..engine.measurement_conditions import conditions
+
     plain = open_engine(model, PLAIN, {"dtype": dtype})
     methods = methods_for(plain.runner.num_layers)
     engines = [
@@ -69,6 +71,8 @@ def demo(
 
 def _watch(writers: Mapping[str, Engine], request: dict[str, Any]) -> None:
     """One answer as it is written, first plainly, then through drafting and verification."""
+    from ..engine.prompts.questions import has_chat_template
+
     question = own_questions("repeating")[0]
     show(f"Prompt: {question.turns[0]}\n")
     for title, writer in writers.items():
@@ -80,6 +84,8 @@ def _watch(writers: Mapping[str, Engine], request: dict[str, Any]) -> None:
 
 
 def _report(title: str, names: Mapping[str, Method], found: Sequence[Comparison]) -> None:
+    from ..bench.comparison import spread
+
     rows = [("plain decoding", f"{median(found[0].plain.rates):.1f}", "1", "1", "0", "")]
     for name, one in zip(names, found, strict=True):
         low, high = spread(one.ratios)

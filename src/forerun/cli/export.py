@@ -8,7 +8,6 @@ from typing import Annotated
 
 import typer
 
-from ..export.draft import export_draft
 from .shared_options import AsJson, Model
 from .terminal import note, show, show_json
 
@@ -33,6 +32,8 @@ def draft(
     as_json: AsJson = False,
 ) -> None:
     """Write the first layers, the final norm and the head as a draft model, checked to equal the early exit bit for bit."""
+    from ..export.draft import export_draft
+
     note(f"loading {model}")
     written = export_draft(model, exit_layer, output, dtype)
     if as_json:

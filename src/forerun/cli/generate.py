@@ -5,21 +5,22 @@ from __future__ import annotations
 import sys
 from dataclasses import asdict
 from time import perf_counter
-from typing import Annotated, Any
+from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from ..engine.answer import Result
-from ..engine.engine import Engine
 from ..engine.generation_config.defaults import CheckpointDefaults
 from ..engine.methods import DEFAULT_DRAFTER, DEFAULT_POLICY
-from ..engine.prompts.questions import Question, has_chat_template
 from ..errors import UnsupportedOption
 from .flags import request_flags, request_of, takes
 from .method import method_flags
 from .shared_options import OPENING, RESERVED, AsJson, Drafter, Model, Policy, Raw
 from .system_choice import SystemFile, choice_of
 from .terminal import note, show, show_json, write
+
+if TYPE_CHECKING:
+    from ..engine.answer import Result
+    from ..engine.engine import Engine
 
 
 @takes(*OPENING, *request_flags(), *method_flags(RESERVED))
@@ -42,6 +43,8 @@ def generate(
     text = _stdin().removesuffix("\n") if prompt == "-" else prompt
     if not text:
         raise ValueError("the prompt is empty; give at least one token")
+    from ..engine.prompts.questions import Question, has_chat_template
+
     before = () if system_prompt is None else ({"role": "system", "content": system_prompt},)
     engine = choice.open(model)
     if request["generation_config"] and not {"temperature", "do_sample"} & {*request}:

@@ -3,16 +3,14 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
+from importlib.metadata import version
 from typing import Annotated, Any
 
-import transformers
 import typer
 
 from ..core.registry import Entry
 from ..errors import ModelNotFound
-from ..families.table import read_table
-from ..families.trial import REFUSED, RUNS, UNMADE, WRONG
-from ..models.files.locate import BUNDLED, locate
+from ..families.table import REFUSED, RUNS, UNMADE, WRONG, read_table
 from .flags import spelling
 from .method import KINDS
 from .shared_options import AsJson
@@ -29,11 +27,13 @@ def models(
     as_json: AsJson = False,
 ) -> None:
     """List the bundled models, and of every decoder of transformers whether it runs, and if not why."""
+    from ..models.files.locate import BUNDLED
+
     bundled = [{"name": name, "package": package, "installed": _installed(name)} for name, package in BUNDLED.items()]
     table = read_table()
     families = table.matching(words)
     if as_json:
-        versions = {"transformers": table.transformers, "installed": transformers.__version__}
+        versions = {"transformers": table.transformers, "installed": version("transformers")}
         show_json({"bundled": bundled, **versions, "date": table.date, "families": families})
         return
     if not words:
@@ -109,6 +109,8 @@ def _shown(default: Any) -> str:
 
 
 def _installed(name: str) -> bool:
+    from ..models.files.locate import locate
+
     try:
         locate(name)
     except ModelNotFound:

@@ -6,16 +6,16 @@ import shlex
 import sys
 from collections.abc import Mapping
 from datetime import UTC, datetime
-from typing import Annotated, Any
+from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from ..bench.calibration import Opened, pad, tell_cost
-from ..engine.engine import Engine, load
-from ..engine.measurement_conditions import conditions
 from .flags import flag
 from .method import Method
 from .terminal import note
+
+if TYPE_CHECKING:
+    from ..engine.engine import Engine
 
 Model = Annotated[
     str, typer.Argument(help="A bundled name (smollm2), a directory, a GGUF file or a hub name.", show_default=False)
@@ -47,6 +47,9 @@ def open_engine(model: str, method: Method, given: Mapping[str, Any]) -> Engine:
     A kept calibration pads its forwards where it advises that, and tells the drafters what they cost.
     """
     note(f"loading {model}")
+    from ..bench.calibration import Opened, pad, tell_cost
+    from ..engine.engine import load
+
     engine = load(
         model,
         drafter=method.drafter,
@@ -64,6 +67,8 @@ def open_engine(model: str, method: Method, given: Mapping[str, Any]) -> Engine:
 
 def measured_with(engine: Engine, weights: str) -> dict[str, Any]:
     """What a figure that this command line measured depends on, and when; weights "" are the model's own."""
+    from ..engine.measurement_conditions import conditions
+
     return {
         **conditions(engine, shlex.join(["forerun", *sys.argv[1:]])),
         "weights": weights or str(engine.runner.dtype).removeprefix("torch."),

@@ -5,17 +5,18 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Annotated, Any, final
+from typing import TYPE_CHECKING, Annotated, Any, final
 
 import typer
 
-from ..engine.engine import Engine
-from ..engine.system.file import read_system
-from ..engine.system.value import FORM, System
 from ..errors import UnsupportedOption
 from .method import KINDS, Method, method_of
 from .shared_options import OPENING, PLAIN, open_engine
 from .terminal import note
+
+if TYPE_CHECKING:
+    from ..engine.engine import Engine
+    from ..engine.system.value import System
 
 SystemFile = Annotated[
     Path | None,
@@ -55,6 +56,8 @@ def choice_of(
     if written:
         name = written[0].removeprefix("either__").replace("__", "_").replace("_", "-")
         raise UnsupportedOption(f"--system brings the drafter and the policy with their options; leave --{name} out")
+    from ..engine.system.file import read_system
+
     system = read_system(file)
     method = Method(system.drafter, system.policy, system.drafter_options, system.policy_options)
     return SystemChoice(method, opening_of(system, given), system)
@@ -62,6 +65,8 @@ def choice_of(
 
 def opening_of(system: System, given: Mapping[str, Any]) -> dict[str, Any]:
     """The flags, with the system's dtype, weights and runner where a flag stands at its default."""
+    from ..engine.system.value import FORM
+
     defaults = {one.name: one.default for one in OPENING}
     asked = {name: None if given[name] == defaults[name] else given[name] for name in FORM}
     return {**given, **system.opening(asked)}

@@ -34,7 +34,6 @@ LATER = 3
 VERIFIED = tuple(k + 1 for k in LENGTHS)
 REPEATS = 5
 READINGS = 3
-PREFIX = 192
 ROOM = max(*READ, LATER + 1, *VERIFIED) + LATER
 
 

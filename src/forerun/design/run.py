@@ -16,10 +16,10 @@ from .acceptance import AcceptanceEstimate, MeasuredAcceptance, estimate_from
 from .candidates import Candidate, CandidateOnLog, read_log_with
 from .log import LoggedAnswer, coverage
 from .overhead import measure_overhead
-from .round_timing import PREFIX, REPEATS, measure, room_for
+from .round_timing import REPEATS, measure, room_for
 from .shape_costs import Row, ShapeCosts, compare_shapes
 from .shapes import Size, by_layer, distinct, size_of
-from .throughput import DraftTimes, Loop, Prediction, best, check_acceptance, needed, rounds_of
+from .throughput import PREFIX, DraftTimes, Loop, Prediction, best, check_acceptance, needed, rounds_of
 from .untrained import UntrainedDraft, plan_of, untrained
 
 GOAL = 1.3

@@ -18,6 +18,7 @@ from ..core.cost import Cost
 
 LENGTHS = (1, 2, 3, 4, 5, 6, 8, 10, 12)
 NEARLY_ONE = 0.9999
+PREFIX = 192  # tokens before the rounds that are measured
 
 
 @dataclass(frozen=True, slots=True)

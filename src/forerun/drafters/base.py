@@ -1,4 +1,4 @@
-"""How drafters are built, and the registry of all drafters.
+"""How drafters are built.
 
 A drafter is one file: a class with `draft`, and a registered build function whose keyword-only arguments are its options.
 build makes a factory once (it may load a model); the factory makes one drafter for each request, so that interleaved
@@ -13,11 +13,13 @@ from typing import Any, Protocol
 
 from ..core.drafter import Drafter
 from ..core.identity import Identity
-from ..core.registry import Registry
 from ..models.packed.plan import FULL, LayerPlan
 from ..models.packed.pool import SequencePool
 from ..models.packed.runner import Runner
 from ..models.packed.sequence import Sequence
+from .registry import DRAFTERS
+
+__all__ = ["DRAFTERS", "Drafter", "DrafterFactory", "OpenPool", "Parts", "drafting_pool"]
 
 DrafterFactory = Callable[[Sequence], Drafter]
 
@@ -47,6 +49,3 @@ class Parts:
     load: Callable[[Any], tuple[SequencePool, dict[str, int] | None]]
     encode: Callable[[str], list[int]] | None = None
     open_pool: OpenPool = drafting_pool
-
-
-DRAFTERS: Registry[Callable[..., DrafterFactory]] = Registry("drafter")

@@ -6,8 +6,6 @@ from collections.abc import Callable, Iterable, Mapping
 from numbers import Integral, Real
 from typing import Any
 
-from torch import Tensor
-
 
 def value_of(name: str, value: Any) -> Any:
     """Raises ValueError, with the value and the expected type, for other types. None is allowed only if it means "off"."""
@@ -65,6 +63,8 @@ def _functions(name: str, value: Any) -> tuple[Any, ...]:
 
 
 def _several(name: str, value: Any, wanted: str) -> tuple[Any, ...]:
+    from torch import Tensor
+
     if isinstance(value, Tensor):
         value = value.tolist()
     if isinstance(value, str | bytes | Mapping) or not isinstance(value, Iterable):

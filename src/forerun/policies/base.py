@@ -1,4 +1,4 @@
-"""The registry of all policies, and what they read from a step.
+"""How policies are built, and what they read from a step.
 
 Each rule has its own file; the keyword-only arguments of build are its options.
 """
@@ -12,15 +12,25 @@ import torch
 from torch import Tensor
 
 from ..core.policy import LengthPolicy
-from ..core.registry import Registry
 from ..core.values import Signals, Step
+from .registry import POLICIES
+
+__all__ = [
+    "POLICIES",
+    "PolicyFactory",
+    "Readings",
+    "best",
+    "confidence",
+    "entropy",
+    "has_row",
+    "signals_of",
+    "top_probabilities",
+]
 
 T = TypeVar("T")
 
 
 PolicyFactory = Callable[[], LengthPolicy]
-
-POLICIES: Registry[Callable[..., PolicyFactory]] = Registry("policy")
 
 
 def confidence(step: Step) -> float:

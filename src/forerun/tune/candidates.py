@@ -9,11 +9,13 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from itertools import chain, zip_longest
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
-from ..engine.system.value import System, Target
 from ..errors import UnsupportedOption
 from ..models.packed.plan import LayerPlan
+
+if TYPE_CHECKING:
+    from ..engine.system.value import System, Target
 
 LOOKUP, EXIT, SKIP, CARVED, ADAPTER, DRAFT_MODEL, HYBRID, TREE, GRAPH = METHODS = (
     "lookup",
@@ -73,11 +75,15 @@ class Candidate:
 
     def parts(self) -> dict[str, Any]:
         """The drafter and the policy as they stand in a system's file."""
+        from ..engine.system.value import System
+
         return System(self.name, self.config.drafter, self.config.options, self.policy, self.policy_options).method()
 
     def system(
         self, target: Target, tuned_on: Mapping[str, Any] | None = None, measured: Mapping[str, Any] | None = None
     ) -> System:
+        from ..engine.system.value import System
+
         return System(
             self.name,
             self.config.drafter,

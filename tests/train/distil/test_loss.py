@@ -28,8 +28,8 @@ from forerun.testing import VOCABULARY, tiny_model
 from forerun.train.data.examples import Example
 from forerun.train.distil.adapter_block import ExitAdapter
 from forerun.train.distil.data import DistilBatch, DistilData
-from forerun.train.distil.loop import DistilRecipe
 from forerun.train.distil.loss import Chosen, chain_hits, distil_loss, target_rows
+from forerun.train.distil.recipe import DistilRecipe
 
 from ..adapting import (
     KINDS,

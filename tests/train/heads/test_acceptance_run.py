@@ -16,8 +16,8 @@ from forerun.errors import UnsupportedOption
 from forerun.models.files.classifier_heads import ACCEPTANCE, read_classifier_head
 from forerun.testing import save_tiny_adapter, tiny_model
 from forerun.train.data.examples import Example
-from forerun.train.heads.acceptance import HeadRecipe
 from forerun.train.heads.acceptance_run import HeadRun, train_head
+from forerun.train.heads.recipes import HeadRecipe
 
 TOKENS = 16
 QUICK = HeadRecipe(depth=1, epochs=12, rows=64, learning_rate=3e-3)

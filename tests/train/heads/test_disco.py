@@ -13,7 +13,8 @@ from forerun.core.identity import Identity, Pair
 from forerun.core.values import Signals
 from forerun.models.files.classifier_heads import LOOKAHEAD, LookaheadClassifier, read_classifier_head
 from forerun.traces.read import Position, Trace, TracedAnswer, TraceHeader
-from forerun.train.heads.disco import DiscoRecipe, DiscoRun, fit_classifier, steps_of, train_disco
+from forerun.train.heads.disco import DiscoRun, fit_classifier, steps_of, train_disco
+from forerun.train.heads.recipes import DiscoRecipe
 
 PAIR = Pair(Identity("llama", 4, 32, 97, "0" * 16), "self up to layer 2")
 HEADER = TraceHeader(

@@ -9,9 +9,7 @@ from typing import Annotated, Any
 
 import typer
 
-from ...train.heads.acceptance import HeadRecipe
-from ...train.heads.acceptance_data import LEAST_PROMPT, sampling_of
-from ...train.heads.acceptance_run import HeadRun, train_head
+from ...train.heads.recipes import HeadRecipe
 from ..flags import recipe_flags, recipe_of, takes
 from ..method import method_flags, method_of
 from ..output import check_folder
@@ -64,6 +62,9 @@ def acceptance_head(
     **given: Any,
 ) -> None:
     """Train a head that predicts which drafted tokens the target accepts, for the policy acceptance_head."""
+    from ...train.heads.acceptance_data import LEAST_PROMPT, sampling_of
+    from ...train.heads.acceptance_run import HeadRun, train_head
+
     recipe = recipe_of(HeadRecipe, given)
     if output.exists():
         raise ValueError(f"{output} is there already; name another directory")

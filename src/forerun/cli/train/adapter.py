@@ -2,17 +2,17 @@
 
 from __future__ import annotations
 
-from typing import Annotated, Any
+from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from ...models.files.adapter import AdapterShape
-from ...train.distil.adapter import shape_like
-from ...train.distil.adapter_run import train_adapter
-from ...train.distil.loop import DistilRecipe
+from ...train.distil.recipe import DistilRecipe
 from ..flags import recipe_flags, recipe_of, takes
 from ..shared_options import OPENING, AsJson, Model
 from . import distil
+
+if TYPE_CHECKING:
+    from ...models.files.adapter import AdapterShape
 
 HELP = {
     **distil.HELP,
@@ -39,6 +39,9 @@ def exit_adapter(
     **given: Any,
 ) -> None:
     """Train a small block between an exit and the model's own head; the model and its answers stay as they are."""
+    from ...train.distil.adapter import shape_like
+    from ...train.distil.adapter_run import train_adapter
+
     recipe = recipe_of(DistilRecipe, given)
 
     def plan(config: Any) -> tuple[AdapterShape, DistilRecipe]:

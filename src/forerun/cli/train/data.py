@@ -5,20 +5,20 @@ from __future__ import annotations
 from contextlib import ExitStack, closing
 from pathlib import Path
 from time import perf_counter
-from typing import Annotated, Any
+from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from ...core.identity import Identity
-from ...train.data.answers import AnswerOptions, answer
-from ...train.data.prompts import PromptOptions, read_openings, sample_prompts, texts_of
-from ...train.data.states import StateStore
 from ..flags import request_flags, takes
 from ..output import check_lines
 from ..shared_options import OPENING, PLAIN, AsJson, Model, open_engine
 from ..terminal import note, progress, show, show_json
 from ..values import parse
 from .lines import SkipBad, counting, skipped_as_dict, tell_skipped
+
+if TYPE_CHECKING:
+    from ...core.identity import Identity
+    from ...train.data.states import StateStore
 
 Output = Annotated[Path, typer.Option("--output", "-o", help="The JSON lines file to add to.")]
 Exclude = Annotated[
@@ -48,6 +48,8 @@ def prompts(
     **given: Any,
 ) -> None:
     """Sample what users say from a chat model's own template, where no prompts are at hand. Goes on after a kill."""
+    from ...train.data.prompts import PromptOptions, read_openings, sample_prompts, texts_of
+
     options = PromptOptions(
         temperature=temperature,
         top_k=top_k,
@@ -93,6 +95,9 @@ def answers(
     **given: Any,
 ) -> None:
     """Let the model answer prompts, many at a time, as data to train a draft on. Goes on after a kill."""
+    from ...train.data.answers import AnswerOptions, answer
+    from ...train.data.prompts import texts_of
+
     options = AnswerOptions(
         max_new_tokens=max_new_tokens,
         temperature=temperature,
@@ -104,9 +109,7 @@ def answers(
     unwanted = texts_of(exclude or ())
     check_lines(output)
     engine = open_engine(model, PLAIN, given)
-    kept: Any = parse(layers, tuple[int, ...], "--layers")
-    if bool(kept) != (states is not None):
-        raise ValueError("--states and --layers go together: a directory, and the layers whose states to keep there")
+    kept = _kept(layers, states)
     with ExitStack() as stack:
         store = None if states is None else stack.enter_context(closing(_store(states, kept, engine.identity)))
         skipped = counting(skip_bad)
@@ -130,7 +133,17 @@ def answers(
     _end({**about, "tokens_per_second": tokens / seconds if tokens else None}, as_json)
 
 
+def _kept(layers: str, states: Path | None) -> tuple[int, ...]:
+    """The layers whose states are kept. Raises ValueError where there is no place for them, or only a place."""
+    kept: tuple[int, ...] = parse(layers, tuple[int, ...], "--layers")
+    if bool(kept) != (states is not None):
+        raise ValueError("--states and --layers go together: a directory, and the layers whose states to keep there")
+    return kept
+
+
 def _store(directory: Path, layers: tuple[int, ...], model: Identity) -> StateStore:
+    from ...train.data.states import StateStore
+
     for layer in layers:
         if not 0 <= layer <= model.num_layers:
             raise ValueError(f"--layers must be in 0..{model.num_layers} for this model, got {layer}")

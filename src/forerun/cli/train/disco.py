@@ -8,8 +8,7 @@ from typing import Annotated, Any
 
 import typer
 
-from ...traces.read import read_trace
-from ...train.heads.disco import DiscoRecipe, DiscoRun, train_disco
+from ...train.heads.recipes import DiscoRecipe
 from ..flags import recipe_flags, recipe_of, takes
 from ..output import check_folder
 from ..shared_options import AsJson
@@ -40,6 +39,9 @@ def disco(
     **given: Any,
 ) -> None:
     """Train a classifier on traces, for the policy disco."""
+    from ...traces.read import read_trace
+    from ...train.heads.disco import DiscoRun, train_disco
+
     recipe = recipe_of(DiscoRecipe, given)
     if output.exists():
         raise ValueError(f"{output} is there already; name another directory")

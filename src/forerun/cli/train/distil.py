@@ -6,16 +6,12 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import ExitStack, contextmanager
 from dataclasses import asdict
 from pathlib import Path
-from typing import Annotated, Any
+from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from ...core.identity import Identity, identity_of
-from ...engine.engine import Engine
-from ...models.loading.load import Module, open_module
 from ...models.packed.limits import max_length_of
-from ...train.distil.loop import DistilRecipe, Progress
-from ...train.distil.run import Begin, DistilReport, DistilRun, Shape
+from ...train.distil.recipe import DistilRecipe
 from ...train.output_folder import check_output
 from ..flags import flag
 from ..output import check_folder
@@ -23,6 +19,17 @@ from ..shared_options import PLAIN, open_engine
 from ..terminal import note, progress, show, show_json
 from .lines import HELP as SKIPPING
 from .lines import counting, read_data, skipped_as_dict
+
+if TYPE_CHECKING:
+    from ...core.identity import Identity
+    from ...engine.engine import Engine
+    from ...models.loading.load import Module
+    from ...train.distil.loop import Progress
+    from ...train.distil.run import Begin, DistilReport, DistilRun, Shape
+
+    Train = Callable[
+        [DistilRun[Shape], Module, Identity, Callable[[], Engine], Begin, Callable[[Progress], None]], DistilReport
+    ]
 
 HELP = {
     "epochs": "Passes over the answers.",
@@ -48,10 +55,6 @@ RUN = tuple(
     )
 )
 
-Train = Callable[
-    [DistilRun[Shape], Module, Identity, Callable[[], Engine], Begin, Callable[[Progress], None]], DistilReport
-]
-
 
 def taught(
     model: str,
@@ -63,6 +66,10 @@ def taught(
     train: Train[Shape],
 ) -> None:
     """Train and say what came of it. plan: the student's shape and recipe for a model of this text configuration."""
+    from ...core.identity import identity_of
+    from ...models.loading.load import open_module
+    from ...train.distil.run import DistilRun
+
     limit = given["limit"]
     if limit is not None and limit < 1:
         raise ValueError(f"--limit must be at least 1, got {limit}")

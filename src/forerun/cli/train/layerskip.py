@@ -10,10 +10,8 @@ from typing import Annotated, Any
 
 import typer
 
-from ...models.loading.load import open_module
 from ...models.packed.limits import max_length_of
 from ...train.layerskip.presets import Recipe, preset
-from ...train.layerskip.run import check_training, train
 from ...train.layerskip.settings import Settings
 from ...train.output_folder import check_output
 from ..flags import flag, takes
@@ -74,6 +72,9 @@ def layerskip(
     **given: Any,
 ) -> None:
     """Train a model with layer dropout and early-exit loss (LayerSkip, arXiv 2404.16710); under accelerate launch, too."""
+    from ...models.loading.load import open_module
+    from ...train.layerskip.run import check_training, train
+
     check_training()
     recipe = recipe_of(preset_name, given)
     settings = Settings(**{one.name: given[one.name] for one in SETTINGS})

@@ -5,25 +5,16 @@ from __future__ import annotations
 import json
 from collections.abc import Mapping, Sequence
 from pathlib import Path
-from typing import Annotated, Any
+from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from ...bench.calibration import Opened
-from ...design.candidates import DRAFT_MODEL, Candidate
-from ...design.log import read_log
 from ...design.plots import write_plots
-from ...design.report import report_of
-from ...design.round_timing import PREFIX
-from ...design.run import Setup
-from ...design.run import design as make_design
 from ...design.shapes import equal_shapes, grid
-from ...design.throughput import check_acceptance
-from ...design.untrained import config_of
-from ...drafters.base import DRAFTERS
+from ...design.throughput import PREFIX, check_acceptance
+from ...drafters.registry import DRAFTERS
 from ...errors import UnsupportedOption
 from ...models.files.draft_shape import DraftShape
-from ...models.lean.runner import LeanRunner
 from ...plotting import check_plotting
 from ..flags import takes
 from ..method import annotation_of
@@ -32,6 +23,11 @@ from ..shared_options import OPENING, PLAIN, AsJson, Model, measured_with, open_
 from ..terminal import finite, note, progress, show, show_json, show_table
 from ..values import at_least, parse
 from .design_tables import candidates_table, depth_table, shapes_table
+
+if TYPE_CHECKING:
+    from ...design.candidates import Candidate
+    from ...design.run import Design, Setup
+    from ...engine.engine import Engine
 
 ANSWERS = 48
 
@@ -66,20 +62,22 @@ def design(
     **given: Any,
 ) -> None:
     """Measure what draft models of many shapes would cost here, and say which to train and what it must reach."""
+    from ...design.log import read_log
+    from ...design.report import report_of
+    from ...design.run import Setup
+
     if report is not None:
         check_plotting()
         check_folder(report)
     at_least(1, answers=answers, prefix=prefix)
-    chosen = [_candidate(text) for text in candidate or ()]
-    if chosen and log is None:
-        raise ValueError("--candidate needs --log, the target's answers: forerun train answers MODEL PROMPTS -o FILE")
+    chosen = _candidates(candidate or (), log)
     config = _config(model, given)
     shapes, points = _shapes(shape or (), config), [_point(text, config) for text in known or ()]
     engine = open_engine(model, PLAIN, given)
-    scanned = list(grid(config, cut=isinstance(engine.runner, LeanRunner))) if with_grid else []
+    scanned = _grid(config, engine) if with_grid else []
     setup = Setup(
         config=config,
-        weights=Opened(model, engine, given["weights"]).format,
+        weights=_format(model, engine, given["weights"]),
         held=given["weights"],
         shapes=[*scanned, *shapes],
         equal=equal_shapes(config, min(one.vocabulary for one in scanned)) if scanned else [],
@@ -89,17 +87,38 @@ def design(
         log=() if log is None else read_log(log, engine.identity, answers),
         prefix=prefix,
     )
-    with progress("measuring", setup.ticks) as tick:
-        found = make_design(engine, setup, tick)
     told = {
-        **report_of(found, model, str(log or "answers.jsonl"), DraftShape.of(config)),
+        **report_of(_measured(engine, setup), model, str(log or "answers.jsonl"), DraftShape.of(config)),
         **measured_with(engine, given["weights"]),
         "log": None if log is None else {"file": log.name, "answers": len(setup.log)},
     }
     _publish(told, report, as_json)
 
 
+def _grid(config: Any, engine: Engine) -> list[DraftShape]:
+    """Depths by widths below the target's, cut out of its own layers where its runner lets that be."""
+    from ...models.lean.runner import LeanRunner
+
+    return list(grid(config, cut=isinstance(engine.runner, LeanRunner)))
+
+
+def _format(model: str, engine: Engine, weights: str) -> str:
+    """What the model's weights are held as."""
+    from ...bench.calibration import Opened
+
+    return Opened(model, engine, weights).format
+
+
+def _measured(engine: Engine, setup: Setup) -> Design:
+    from ...design.run import design as make_design
+
+    with progress("measuring", setup.ticks) as tick:
+        return make_design(engine, setup, tick)
+
+
 def _config(model: str, given: Mapping[str, Any]) -> Any:
+    from ...design.untrained import config_of
+
     return config_of(model, given["dtype"], given["trust_remote_code"])
 
 
@@ -123,8 +142,17 @@ def _point(text: str, config: Any) -> tuple[DraftShape, float]:
     return _shapes([shape], config)[0], acceptance
 
 
+def _candidates(texts: Sequence[str], log: Path | None) -> list[Candidate]:
+    chosen = [_candidate(text) for text in texts]
+    if chosen and log is None:
+        raise ValueError("--candidate needs --log, the target's answers: forerun train answers MODEL PROMPTS -o FILE")
+    return chosen
+
+
 def _candidate(text: str) -> Candidate:
     """A model, then options of the drafter draft_model. Raises UnsupportedOption on an option that it hasn't."""
+    from ...design.candidates import DRAFT_MODEL, Candidate
+
     model, *parts = text.split(",")
     options: dict[str, Any] = {}
     entry = DRAFTERS.entry(DRAFT_MODEL)

@@ -3,21 +3,16 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from pathlib import Path
-from typing import Annotated, Any
+from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from ...engine.engine import Engine
 from ...errors import UnsupportedOption
 from ...plotting import check_plotting
-from ...traces.read import Trace
 from ...tune.replay.plots import write_plots
-from ...tune.replay.report import FIXED, Variant, default_rules, report
-from ...tune.replay.round_costs import calibrated, costs_of
-from ...tune.replay.timing import time_rules
 from ..flags import takes
 from ..listing import listed
 from ..method import Method
@@ -29,6 +24,12 @@ from .policy_tables import show_report
 from .rounds import measured_rounds
 from .rules import rule_of
 from .simulate import TraceFile, described, open_trace
+
+if TYPE_CHECKING:
+    from ...engine.engine import Engine
+    from ...traces.read import Trace
+    from ...tune.replay.report import Variant
+    from ...tune.replay.timing import Timed
 
 RATIOS = ("c=0.05", "c=0.1", "c=0.2", "c=0.3")
 
@@ -76,6 +77,9 @@ def compare(
     **given: Any,
 ) -> None:
     """Replay every rule and every fixed length on a trace: discard and verification rates, speed-ups under several costs."""
+    from ...tune.replay.report import default_rules, report
+    from ...tune.replay.round_costs import costs_of
+
     if output is not None:
         check_plotting()
         check_folder(output)
@@ -94,13 +98,17 @@ def compare(
         simulated = report(judged, rules, under, chosen, tick)
     told: dict[str, Any] = {"trace": _about(judged), "simulated": simulated, "timed": []}
     if engine is not None:
-        variants = fastest(simulated[0], best)
-        with progress("timing", repeats * min(timed_prompts, len(judged.answers))) as tick:
-            timed = time_rules(
-                engine, judged, variants, calibrated(judged), prompts=timed_prompts, repeats=repeats, tick=tick
-            )
+        timed = _timed(engine, judged, fastest(simulated[0], best), timed_prompts, repeats)
         told = {**told, **measured_with(engine, given["weights"]), "timed": [one.as_dict() for one in timed]}
     _publish(told, judged, output, as_json)
+
+
+def _timed(engine: Engine, trace: Trace, variants: Sequence[Variant], prompts: int, repeats: int) -> list[Timed]:
+    from ...tune.replay.round_costs import calibrated
+    from ...tune.replay.timing import time_rules
+
+    with progress("timing", repeats * min(prompts, len(trace.answers))) as tick:
+        return time_rules(engine, trace, variants, calibrated(trace), prompts=prompts, repeats=repeats, tick=tick)
 
 
 def _names(costs: str, trace: Trace) -> list[str]:
@@ -111,6 +119,8 @@ def _names(costs: str, trace: Trace) -> list[str]:
 
 def fastest(under: Mapping[str, Any], count: int) -> list[Variant]:
     """The best fixed length that drafts at all, and the best rules."""
+    from ...tune.replay.report import FIXED, Variant
+
     k = max(range(1, len(under["fixed"])), key=lambda k: float(under["fixed"][k]["speedup"]))
     rules = sorted(under["rules"], key=lambda rule: -float(rule["speedup"]))[:count]
     return [Variant(FIXED, {"k": k}), *(Variant(rule["name"], rule["options"]) for rule in rules)]
@@ -122,6 +132,8 @@ def _about(trace: Trace) -> dict[str, Any]:
 
 def _engine(model: str, trace: Trace, given: Mapping[str, Any]) -> Engine:
     """The model with the trace's drafter."""
+    from ...tune.replay.report import FIXED
+
     options = {
         name: tuple(value) if isinstance(value, list) else value for name, value in trace.header.drafter_options.items()
     }

@@ -12,17 +12,9 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from ...bench.suite import fingerprint
-from ...engine.engine import Engine
-from ...engine.prompts.questions import has_chat_template
-from ...engine.system.file import write_system
-from ...engine.system.value import machine_of, target_of
 from ...errors import UnsupportedOption
-from ...models.files.locate import locate
 from ...plotting import check_plotting
-from ...traces.record import read_prompts
 from ...tune.candidates import ADAPTER, DRAFT_MODEL, METHODS, Chosen
-from ...tune.setup import Setup, about_run, lines_of, split
 from ..flags import takes
 from ..output import check_file, check_folder, write_text
 from ..shared_options import OPENING, PLAIN, AsJson, Model, Raw, measured_with, open_engine
@@ -30,7 +22,9 @@ from ..terminal import finite, note, show, show_json, show_table
 from ..values import at_least
 
 if TYPE_CHECKING:
+    from ...engine.engine import Engine
     from ...tune.run import Outcome
+    from ...tune.setup import Setup
 
 UNITS = {"": 1, "s": 1, "m": 60, "h": 3600}
 
@@ -66,6 +60,9 @@ def tune(
     **given: Any,
 ) -> None:
     """Find the fastest lossless method for a model on your prompts and machine, or that none is. Goes on after a kill."""
+    from ...traces.record import read_prompts
+    from ...tune.setup import Setup, split
+
     check_tuning()
     if report is not None:
         check_plotting()
@@ -123,6 +120,8 @@ def _chosen(methods: str, drafts: Sequence[str], adapters: Sequence[Path], text:
 
     ValueError where a file that is given isn't there.
     """
+    from ...models.files.locate import locate
+
     for name, path in [*(("--adapter", one) for one in adapters), ("--vocabulary-text", text)]:
         if path is not None and not path.exists():
             raise ValueError(f"{name} {path}: there is no such file or directory")
@@ -143,6 +142,7 @@ def _run(engine: Engine, setup: Setup, prompts: Sequence[Sequence[int]], log: Pa
     from ...tune.journal import Journal
     from ...tune.machine import ThisMachine
     from ...tune.run import Tuning
+    from ...tune.setup import about_run
 
     last = ""
 
@@ -166,6 +166,9 @@ def _publish(
     given: Mapping[str, Any],
     as_json: bool,
 ) -> None:
+    from ...bench.suite import fingerprint
+    from ...engine.system.file import write_system
+    from ...engine.system.value import machine_of, target_of
     from ...tune.plots import write_plots
     from ...tune.report import measured, report_of
 
@@ -189,6 +192,9 @@ def _publish(
 
 def _write_held_out(folder: Path, prompts: Path, engine: Engine, held: Sequence[Sequence[int]], raw: bool) -> None:
     """What the winner was judged on, as a suite for forerun bench."""
+    from ...engine.prompts.questions import has_chat_template
+    from ...tune.setup import lines_of
+
     chat = not raw and has_chat_template(engine.tokenizer)
     lines = lines_of(prompts, held, lambda question: question.ids((), chat, engine.tokenizer))
     write_text(folder / "held_out.jsonl", "\n".join(lines))

@@ -16,9 +16,9 @@ from pathlib import Path
 from typing import Any
 
 from ...core.identity import Identity
-from ...drafters.base import DRAFTERS
+from ...drafters.registry import DRAFTERS
 from ...errors import UnsupportedOption
-from ...policies.base import POLICIES
+from ...policies.registry import POLICIES
 from .value import FORM, System, Target
 
 FORMAT = 1

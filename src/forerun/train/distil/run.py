@@ -24,8 +24,9 @@ from ..output_folder import STATE, OutputFolder, check_output
 from .data import DistilData, ranking_of
 from .draft_init import Cut
 from .frozen import Frozen
-from .loop import DistilRecipe, Progress, Student, Training, acceptance
+from .loop import Progress, Student, Training, acceptance
 from .loss import Chosen
+from .recipe import DistilRecipe
 
 DRAFT = 4
 CHECKPOINT = "checkpoint.safetensors"

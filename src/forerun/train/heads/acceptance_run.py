@@ -13,9 +13,10 @@ from ...core.values import Sampling
 from ...engine.engine import Engine
 from ...models.files.classifier_heads import ACCEPTANCE, ClassifierHeadFile, write_classifier_head
 from ..data.examples import Example, split
-from .acceptance import Fitted, HeadRecipe, fit, joined, predicted
+from .acceptance import Fitted, fit, joined, predicted
 from .acceptance_data import LEAST_PROMPT, Drafted, collect
 from .draft_length import best_threshold, drafts_of
+from .recipes import HeadRecipe
 
 DEPTH = 20
 LEAST_STEPS = 2

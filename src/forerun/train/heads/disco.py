@@ -28,28 +28,9 @@ from ...traces.read import Position, Trace, TracedAnswer
 from ..data.examples import held_back
 from .acceptance import cross_entropy
 from .draft_length import best_threshold, drafts_of
+from .recipes import DiscoRecipe
 
 SURE = 1e-3
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class DiscoRecipe:
-    """top: how many probabilities are read; width: of the hidden layer. The epoch that is best held out is kept."""
-
-    top: int = 10
-    width: int = 64
-    epochs: int = 30
-    rows: int = 256
-    learning_rate: float = 3e-3
-    weight_decay: float = 0.01
-    seed: int = 0
-
-    def __post_init__(self) -> None:
-        for name in ("top", "width", "epochs", "rows"):
-            if getattr(self, name) < 1:
-                raise ValueError(f"{name} must be at least 1, got {getattr(self, name)}")
-        if not self.learning_rate > 0:
-            raise ValueError(f"the learning rate must be above 0, got {self.learning_rate}")
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
