@@ -86,7 +86,7 @@ PROMPTS = $(BIN)/forerun train prompts smollm2 --dtype bfloat16 --exclude $(SUIT
 ANSWERS = $(BIN)/forerun train answers smollm2 --dtype bfloat16 --exclude $(SUITE) --max-new-tokens 160
 FIRST = $(foreach i,$(SHARDS),--data $(RUNS)/answers-$i.jsonl --states $(RUNS)/states-$i)
 ADAPTER = $(BIN)/forerun train exit-adapter smollm2 --seed 0 $(FIRST)
-# the states of the second round are those behind the last layer alone
+# the states of the second round are those after the last layer alone
 WIDE = $(foreach i,$(SHARDS),--data $(RUNS)/wide-answers-$i.jsonl --states $(RUNS)/wide-states-$i)
 
 $(RUNS)/.answers: $(READY)

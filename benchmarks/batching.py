@@ -14,7 +14,7 @@ from time import perf_counter
 from typing import Any
 
 from forerun import Engine, load
-from forerun.engine.conditions import conditions
+from forerun.engine.measurement_conditions import conditions
 
 TOPICS = ("the sea", "bread", "mountains", "a lost key", "trains", "winter", "an old clock", "a garden")
 PROMPTS = [[{"role": "user", "content": f"Write a short paragraph about {topic}."}] for topic in TOPICS]

@@ -16,7 +16,7 @@ from typing import Any
 from forerun import Engine, load
 from forerun.bench.suite import fingerprint, read_suite
 from forerun.core.forward import Rows
-from forerun.engine.conditions import conditions
+from forerun.engine.measurement_conditions import conditions
 from forerun.engine.prompts.forms import encode
 from forerun.models.packed.request import Request
 

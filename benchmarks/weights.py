@@ -21,7 +21,7 @@ from forerun.bench.suite import fingerprint, read_suite
 from forerun.core.drive import drive
 from forerun.core.forward import Rows
 from forerun.core.values import ROOT
-from forerun.engine.conditions import conditions
+from forerun.engine.measurement_conditions import conditions
 from forerun.engine.prompts.forms import encode
 from forerun.models.packed.sequence import Sequence
 
@@ -34,13 +34,13 @@ LONGEST = 1024
 def judged(engine: Engine, prompt: list[int], answer: tuple[int, ...]) -> tuple[float, int]:
     """The summed negative log-probability of an answer, and how many of its tokens are the first choice."""
 
-    async def behind_prompt() -> AsyncGenerator[Rows]:
+    async def after_prompt() -> AsyncGenerator[Rows]:
         sequence = Sequence(engine.runner)
         if len(prompt) > 1:
             await sequence.sync(prompt[:-1])
         yield await sequence.complete([prompt[-1], *answer[:-1]], range(ROOT, len(answer) - 1))
 
-    logits = next(drive(behind_prompt())).logits.float()
+    logits = next(drive(after_prompt())).logits.float()
     tokens = torch.tensor(answer)
     own = logits.log_softmax(-1).gather(1, tokens[:, None]).sum()
     return -float(own), int((logits.argmax(-1) == tokens).sum())

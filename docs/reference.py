@@ -17,8 +17,9 @@ from typer.core import TyperGroup
 
 from forerun.cli import run
 from forerun.cli.app import app
+from forerun.engine.option_table import options_table
 
-ROOT = typer.main.get_command(app)
+ROOT = app
 PLACE = re.compile(r"<!-- made here: (.+?) -->")
 PANELS = {"argument": "Arguments", "option": "Options"}
 ARXIV = re.compile(r"(?:arXiv )?\b(\d{4}\.\d{5})\b")
@@ -112,4 +113,5 @@ TABLES: Mapping[str, Callable[[], str]] = {
     "drafters": lambda: methods("drafters"),
     "policies": lambda: methods("policies"),
     "commands": commands,
+    "request options": options_table,
 }

@@ -13,7 +13,7 @@ methods = {
     "early exit": plain.using("self", drafter_options={"exit_layer": half}, policy_options={"k": 3}),
     "own layers": plain.using("self", "threshold", drafter_options={"skip_attention": (half,)}),
 }
-questions = [Question(("Write the alphabet twice, with a blank behind each letter.",))]
+questions = [Question(("Write the alphabet twice, with a blank after each letter.",))]
 for name, found in zip(
     methods, compare(list(methods.values()), questions, {"max_new_tokens": 24}, repeats=2), strict=True
 ):

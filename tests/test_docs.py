@@ -7,11 +7,11 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-import typer
 from transformers import AutoModelForCausalLM, AutoTokenizer
 
 import forerun
 from forerun.cli.app import app
+from forerun.cli.deferred import opened
 from forerun.drafters.base import DRAFTERS
 from forerun.policies.base import POLICIES
 from forerun.testing import save_tiny
@@ -45,13 +45,14 @@ def test_links_lead_somewhere(document: Path) -> None:
 
 def leaves(command: Any) -> list[Any]:
     """The commands that run something, those under a common name included."""
+    command = opened(command)
     inner = vars(command).get("commands")
     return [command] if inner is None else [leaf for one in inner.values() for leaf in leaves(one)]
 
 
 @pytest.mark.parametrize("document", DOCUMENTS, ids=lambda path: path.name)
 def test_every_flag_exists(document: Path) -> None:
-    commands = leaves(typer.main.get_command(app))
+    commands = leaves(app)
     known = {flag for command in commands for one in command.params for flag in (*one.opts, *one.secondary_opts)}
     written = set(re.findall(r"(?<![\w-])--[a-z][a-z-]*[a-z]\b", document.read_text(encoding="utf-8")))
 

@@ -142,7 +142,7 @@ def test_a_missing_file_is_refused(tmp_path: Path) -> None:
         list(read_lines(tmp_path / "none.jsonl"))
 
 
-def test_writing_goes_on_behind_the_last_whole_line(tmp_path: Path) -> None:
+def test_writing_goes_on_after_the_last_whole_line(tmp_path: Path) -> None:
     file = tmp_path / "folder" / "some.jsonl"
     with Lines(file) as lines:
         assert lines.known == []

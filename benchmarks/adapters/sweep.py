@@ -25,9 +25,9 @@ from forerun import Engine, load
 from forerun.bench.calibration import Opened, calibrated
 from forerun.bench.suite import read_suite
 from forerun.core.cost import Cost
-from forerun.engine.conditions import conditions
+from forerun.engine.measurement_conditions import conditions
 from forerun.engine.stats import Stats
-from forerun.engine.timed import timed_answer
+from forerun.engine.timing import timed_answer
 from forerun.models.files.adapter import read_adapter
 
 VOCABULARIES = (4096, 8192, 16384, 0)

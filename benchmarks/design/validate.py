@@ -38,7 +38,7 @@ from forerun.design.untrained import config_of, untrained
 from forerun.drafters.base import DrafterFactory, Parts
 from forerun.drafters.chain import next_step
 from forerun.drafters.draft_model import build
-from forerun.engine.conditions import conditions
+from forerun.engine.measurement_conditions import conditions
 from forerun.engine.prompts.forms import encode
 from forerun.models.files.draft_shape import DraftShape
 from forerun.models.packed.pool import Pool
@@ -60,7 +60,7 @@ PROMPTS = (
 
 
 class Oracle:
-    """What the target would write behind a text, plainly. It remembers, so that asking again takes no time.
+    """What the target would write after a text, plainly. It remembers, so that asking again takes no time.
 
     In 16 bits a checked row rounds otherwise than a plain step, so a text may leave the plain one at a near-tie.
     """
@@ -68,9 +68,9 @@ class Oracle:
     def __init__(self, engine: Engine, prompt: Sequence[int], new: int) -> None:
         self._engine, self._length = engine, len(prompt) + new
         self._texts: list[list[int]] = []
-        self.answer = self.behind(prompt)
+        self.answer = self.continuation(prompt)
 
-    def behind(self, ids: Sequence[int]) -> list[int]:
+    def continuation(self, ids: Sequence[int]) -> list[int]:
         for text in self._texts:
             if text[: len(ids)] == list(ids):
                 return text[len(ids) :]
@@ -100,7 +100,7 @@ class Injected(Drafter):
 
     async def draft(self, context: Context) -> AsyncGenerator[Step]:
         drafted: list[int] = []
-        left = self._oracle.behind(context.ids)
+        left = self._oracle.continuation(context.ids)
         rows = await self._inner.begin(context)
         while rows is not None and len(drafted) < len(left):
             step = next_step(rows, context, drafted)
@@ -115,7 +115,7 @@ class Injected(Drafter):
 
 
 class Timed(LengthPolicy):
-    """k steps a round; the tokens and the seconds behind the first round."""
+    """k steps a round; the tokens and the seconds after the first round."""
 
     def __init__(self, k: int, clock: Callable[[], float]) -> None:
         self._k, self._clock = k, clock
@@ -201,7 +201,7 @@ def predicted_parts(loop: Loop, times: DraftTimes, rounds: Rounds) -> dict[str, 
 
 def tell_time_by(clock: Callable[[], float]) -> None:
     """The processor's time leaves out what other programs took of it: for a busy machine, and one thread."""
-    for name in ("decode", "timed", "models.sequence", "design.bursts"):
+    for name in ("core.decode", "engine.timing", "models.packed.sequence", "design.round_timing"):
         vars(import_module(f"forerun.{name}"))["perf_counter"] = clock
 
 

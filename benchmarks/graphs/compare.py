@@ -26,9 +26,9 @@ from rich.table import Table
 from forerun import Engine, load
 from forerun.bench.calibration import Opened, calibrated
 from forerun.bench.suite import fingerprint, read_suite
-from forerun.engine.conditions import conditions
+from forerun.engine.measurement_conditions import conditions
 from forerun.engine.stats import Stats
-from forerun.engine.timed import timed_answer
+from forerun.engine.timing import timed_answer
 
 DEPTHS = (2, 3, 4, 6)
 THRESHOLDS = ((0.0, 0.0), (0.2, 0.2), (0.3, 0.3))  # sibling, leaf

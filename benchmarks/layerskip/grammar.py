@@ -154,7 +154,7 @@ FRAMES: dict[str, tuple[str, ...]] = {
     "music": (
         "play [IN:PLAY_MUSIC [SL:MUSIC_TRACK_TITLE {song} ] by [SL:MUSIC_ARTIST_NAME {artist} ] ]",
         "play some [IN:PLAY_MUSIC [SL:MUSIC_GENRE {genre} ] for my [SL:MUSIC_PLAYLIST_TITLE {list} ] playlist ]",
-        "i want to hear [IN:PLAY_MUSIC [SL:MUSIC_ARTIST_NAME {artist} ] for [SL:DURATION {length} ] ]",
+        "i want to compare_with_log [IN:PLAY_MUSIC [SL:MUSIC_ARTIST_NAME {artist} ] for [SL:DURATION {length} ] ]",
         "add [IN:ADD_TO_PLAYLIST [SL:MUSIC_TRACK_TITLE {song} ] to my [SL:MUSIC_PLAYLIST_TITLE {list} ] playlist ]",
         "no more [IN:REMOVE_FROM_PLAYLIST [SL:MUSIC_GENRE {genre} ] in my [SL:MUSIC_PLAYLIST_TITLE {list} ] mix ]",
     ),

@@ -26,10 +26,10 @@ from forerun import Engine, load
 from forerun.bench.comparison import spread
 from forerun.core.drafter import Drafter
 from forerun.core.values import Context, Step
-from forerun.engine.conditions import conditions
+from forerun.engine.measurement_conditions import conditions
 from forerun.engine.methods import policy_factory
 from forerun.engine.stats import Stats
-from forerun.engine.timed import timed_answer
+from forerun.engine.timing import timed_answer
 from forerun.models.packed.sequence import Sequence
 from forerun.traces.record import read_prompts
 

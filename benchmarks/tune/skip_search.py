@@ -19,9 +19,9 @@ from typing import Any
 
 import torch
 
-from forerun.engine.conditions import conditions
+from forerun.engine.measurement_conditions import conditions
 from forerun.models.packed.plan import LayerPlan
-from forerun.tune.skipping.match_rate import damages
+from forerun.tune.skipping.match_rate import harms
 from forerun.tune.skipping.search import SAMPLERS, Budget, SkipSearch
 from forerun.tune.skipping.space import starting_points
 from tests.tune.redundant import Redundant, redundant
@@ -29,7 +29,7 @@ from tests.tune.redundant import Redundant, redundant
 
 def run(made: Redundant, sampler: str, seed: int, trials: int, warm: bool) -> dict[str, Any]:
     """The best value over the exhaustive best, and the first trial within 5 % of it; warm is with starting points."""
-    starts = starting_points(made.space, damages(made.rate, made.space)) if warm else {}
+    starts = starting_points(made.space, harms(made.rate, made.space)) if warm else {}
     with TemporaryDirectory() as folder:
         search = SkipSearch(
             made.space, made.price, starts, storage=Path(folder) / "trials.log", sampler=sampler, seed=1000 * seed

@@ -14,7 +14,7 @@ from transformers import AutoConfig, AutoModelForCausalLM, PreTrainedTokenizerFa
 
 from .core.identity import Pair, identity_of
 from .models.files.adapter import AdapterFile, AdapterShape, write_adapter
-from .models.files.classifier_heads import ACCEPTANCE, LOOKAHEAD, HeadFile, write_head
+from .models.files.classifier_heads import ACCEPTANCE, LOOKAHEAD, ClassifierHeadFile, write_classifier_head
 
 VOCABULARY = 97
 WINDOW = 8
@@ -147,7 +147,7 @@ def save_tiny(path: str | Path, family: str = "llama", seed: int = 0, chat: bool
 def tiny_adapter(
     model: Any, exit_layer: int, inputs: str, depth: int = 1, seed: int = 0, tokenizer: Any | None = None
 ) -> AdapterFile:
-    """An exit adapter of a tiny Llama: copies of its last layer behind a random way to fuse what it reads."""
+    """An exit adapter of a tiny Llama: copies of its last layer after a random way to fuse what it reads."""
     config = model.config
     width, last = config.hidden_size, f"model.layers.{config.num_hidden_layers - 1}."
     shape = AdapterShape(
@@ -199,7 +199,7 @@ def save_tiny_head(
     for block in range(depth):
         weights[f"blocks.{block}.weight"] = torch.randn(width, width, generator=generator) / width**0.5
         weights[f"blocks.{block}.bias"] = torch.zeros(width)
-    write_head(ACCEPTANCE, HeadFile(pair, weights, threshold, reject_weight=6.0), Path(path))
+    write_classifier_head(ACCEPTANCE, ClassifierHeadFile(pair, weights, threshold, reject_weight=6.0), Path(path))
     return Path(path)
 
 
@@ -214,5 +214,5 @@ def save_tiny_classifier(path: str | Path, pair: Pair, top: int = 4, seed: int =
         "out.weight": torch.randn(1, 8, generator=generator),
         "out.bias": torch.zeros(1),
     }
-    write_head(LOOKAHEAD, HeadFile(pair, weights, threshold), Path(path))
+    write_classifier_head(LOOKAHEAD, ClassifierHeadFile(pair, weights, threshold), Path(path))
     return Path(path)

@@ -2,7 +2,7 @@
 
 from collections.abc import Sequence
 
-from forerun.bench.contestant import Contestant, PeerFailed, Sample
+from forerun.bench.backend import Backend, PeerFailed, Sample
 from forerun.core.values import Draft, Round, Timing, Verdict
 from forerun.engine.stats import Stats
 
@@ -23,7 +23,7 @@ def stats(drafted: int, accepted: int, timing: Timing = Timing()) -> Stats:  # n
     return Stats([prefill, Round(tokens, draft, Verdict(path, tokens), 6, timing=timing)])
 
 
-class Scripted(Contestant):
+class Scripted(Backend):
     """Answers with the prompt, at a pace of its own; fails at the prompts named. asked: the prompts in order."""
 
     def __init__(self, name: str, pace: float = 0.1, baseline: str = "plain", fails_at: Sequence[int] = ()) -> None:

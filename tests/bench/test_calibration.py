@@ -129,7 +129,7 @@ def test_another_version_is_another_measurement(
     measured: Measured, target: Opened, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     calibrated(target)
-    monkeypatch.setattr("forerun.engine.conditions.version", lambda package: "99")
+    monkeypatch.setattr("forerun.engine.measurement_conditions.version", lambda package: "99")
     assert not calibrated(target)[1]
 
 

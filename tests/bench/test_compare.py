@@ -31,7 +31,7 @@ def test_every_method_is_equal_to_plain_decoding_and_drafts(engine: forerun.Engi
     assert own.plain is lookup.plain
 
 
-def test_the_sides_take_turns_behind_a_warm_up(engine: forerun.Engine, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_the_sides_take_turns_after_a_warm_up(engine: forerun.Engine, monkeypatch: pytest.MonkeyPatch) -> None:
     asked: list[tuple[str, bool]] = []
     lengths: list[int] = []
     run_question = module.run_question

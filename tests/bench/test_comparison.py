@@ -31,7 +31,7 @@ def comparison(speculative: Side, difference: Difference | None = None, **change
 
 @pytest.fixture
 def fast() -> Side:
-    """12 tokens behind the first in 4 rounds; 12 draft steps of 0.1 s, verifications of 0.45 s; a plain step takes 0.3 s."""
+    """12 tokens after the first in 4 rounds; 12 draft steps of 0.1 s, verifications of 0.45 s; a plain step takes 0.3 s."""
     one = run(tuple(range(13)), 2.0, 4, drafted=12, draft=1.2, verify=1.8)
     return Side(((one,), (one,)))
 

@@ -10,9 +10,9 @@ from typing import Any
 import pytest
 
 import forerun
-from forerun.bench.contestant import Ours, Sample
+from forerun.bench.backend import ForerunBackend, Sample
+from forerun.bench.interleaving import Measurements
 from forerun.bench.margins import as_dict, differences
-from forerun.bench.race import Race
 from forerun.testing import tiny_model
 
 PROMPTS = [[5, 6, 7], [8, 9], [10, 11, 12]]
@@ -31,8 +31,8 @@ def plain(engine: forerun.Engine) -> list[Sample]:
 
 
 def parted(engine: forerun.Engine, plain: list[Sample], other: list[Sample]) -> list[Any]:
-    contestants = [Ours(name, "plain", engine, {}) for name in ("plain", "other")]
-    return differences(engine, Race({"plain": plain, "other": other}, {}), contestants, PROMPTS, NEW)["other"]
+    backends = [ForerunBackend(name, "plain", engine, {}) for name in ("plain", "other")]
+    return differences(engine, Measurements({"plain": plain, "other": other}, {}), backends, PROMPTS, NEW)["other"]
 
 
 def test_equal_texts_have_none(engine: forerun.Engine, plain: list[Sample]) -> None:
@@ -64,10 +64,10 @@ def test_an_answer_that_ends_early_has_no_margin_and_the_report_is_json(
 def test_methods_of_other_engines_and_those_that_failed_are_left_out(
     engine: forerun.Engine, plain: list[Sample]
 ) -> None:
-    contestants = [
-        Ours("plain", "plain", engine, {}),
-        Ours("peer", "peer", engine, {}),
-        Ours("gone", "plain", engine, {}),
+    backends = [
+        ForerunBackend("plain", "plain", engine, {}),
+        ForerunBackend("peer", "peer", engine, {}),
+        ForerunBackend("gone", "plain", engine, {}),
     ]
-    race = Race({"plain": plain, "peer": plain}, {"gone": "failed"})
-    assert differences(engine, race, contestants, PROMPTS, NEW) == {}
+    measurements = Measurements({"plain": plain, "peer": plain}, {"gone": "failed"})
+    assert differences(engine, measurements, backends, PROMPTS, NEW) == {}

@@ -9,7 +9,7 @@ from forerun.engine.prompts.questions import Question
 OPTIONS = {"max_new_tokens": 8}
 
 
-def test_every_turn_is_answered_behind_the_ones_before(engine: forerun.Engine) -> None:
+def test_every_turn_is_answered_after_the_ones_before(engine: forerun.Engine) -> None:
     run = run_question(engine, Question(("one", "two")), OPTIONS, chat=True)
     first = engine.generate([{"role": "user", "content": "one"}], **OPTIONS)
     said = [{"role": "user", "content": "one"}, {"role": "assistant", "content": first.text}]

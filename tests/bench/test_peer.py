@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 
-from forerun.bench.contestant import Contestant, PeerFailed
+from forerun.bench.backend import Backend, PeerFailed
 from forerun.bench.peer import KNOWN, PeerSettings, open_peer, peer_choice
 from forerun.bench.worker import WORKERS, Worker
 from forerun.errors import UnsupportedOption
@@ -21,23 +21,23 @@ def behaving(**behaviour: str) -> PeerSettings:
     return PeerSettings({"hf": "/models/tiny"}, threads=1, dtype="float32", context=64, eos=(9,), extra=extra)
 
 
-def opened(wanted: str, settings: PeerSettings = SETTINGS) -> tuple[list[Contestant], dict[str, str]]:
+def opened(wanted: str, settings: PeerSettings = SETTINGS) -> tuple[list[Backend], dict[str, str]]:
     failures: dict[str, str] = {}
     return list(open_peer(peer_choice(wanted), settings, failures)), failures
 
 
-def close(contestants: list[Contestant]) -> None:
-    for contestant in contestants:
-        contestant.close()
+def close(backends: list[Backend]) -> None:
+    for backend in backends:
+        backend.close()
 
 
 def answer(settings: PeerSettings, seconds: float = 30.0) -> Any:
-    contestants, failures = opened(f"{ECHO}:plain", settings)
+    backends, failures = opened(f"{ECHO}:plain", settings)
     assert not failures
     try:
-        return contestants[0].answer([1, 2, 3], 3)
+        return backends[0].answer([1, 2, 3], 3)
     finally:
-        close(contestants)
+        close(backends)
 
 
 def test_a_known_peer_is_chosen_by_name() -> None:
@@ -50,7 +50,7 @@ def test_every_known_peer_has_its_worker_file() -> None:
     assert all((WORKERS / file).is_file() for file in KNOWN.values())
 
 
-def test_modes_of_a_peer_are_chosen_behind_a_colon() -> None:
+def test_modes_of_a_peer_are_chosen_after_a_colon() -> None:
     assert peer_choice("transformers:lookup+early_exit").modes == ("lookup", "early_exit")
 
 
@@ -66,17 +66,17 @@ def test_an_unknown_peer_is_refused_with_the_known_ones(wanted: str) -> None:
 
 
 def test_every_mode_of_a_peer_is_opened_and_compared_with_its_plain_one() -> None:
-    contestants, failures = opened(str(ECHO))
-    close(contestants)
-    assert [one.name for one in contestants] == ["echo_worker:plain", "echo_worker:lookup"]
-    assert {one.baseline for one in contestants} == {"echo_worker:plain"}
+    backends, failures = opened(str(ECHO))
+    close(backends)
+    assert [one.name for one in backends] == ["echo_worker:plain", "echo_worker:lookup"]
+    assert {one.baseline for one in backends} == {"echo_worker:plain"}
     assert not failures
 
 
 def test_plain_decoding_is_opened_beside_a_chosen_mode() -> None:
-    contestants, _ = opened(f"{ECHO}:lookup")
-    close(contestants)
-    assert [one.name for one in contestants] == ["echo_worker:plain", "echo_worker:lookup"]
+    backends, _ = opened(f"{ECHO}:lookup")
+    close(backends)
+    assert [one.name for one in backends] == ["echo_worker:plain", "echo_worker:lookup"]
 
 
 def test_a_mode_that_a_peer_has_not_is_refused() -> None:
@@ -92,17 +92,17 @@ def test_a_peer_answers_with_tokens_and_times() -> None:
 
 
 def test_a_peer_is_told_the_common_conditions() -> None:
-    contestants, _ = opened(f"{ECHO}:plain")
+    backends, _ = opened(f"{ECHO}:plain")
     try:
-        assert contestants[0].answer([1, 9, 3], 3).ids == (1, 9)
-        assert contestants[0].about == {
+        assert backends[0].answer([1, 9, 3], 3).ids == (1, 9)
+        assert backends[0].about == {
             "versions": {"echo": "1"},
             "model": "tiny",
             "form": "hf",
             "dtype": "float32",
         }
     finally:
-        close(contestants)
+        close(backends)
 
 
 def test_a_peer_sees_the_number_of_threads_in_its_environment(tmp_path: Path) -> None:
@@ -134,29 +134,29 @@ def test_a_peer_that_is_silent_is_given_up(monkeypatch: pytest.MonkeyPatch) -> N
 
 
 def test_a_mode_that_can_not_be_opened_is_noted_and_the_other_is_opened() -> None:
-    contestants, failures = opened(str(ECHO), behaving(lookup="no package"))
-    close(contestants)
-    assert [one.name for one in contestants] == ["echo_worker:plain"]
+    backends, failures = opened(str(ECHO), behaving(lookup="no package"))
+    close(backends)
+    assert [one.name for one in backends] == ["echo_worker:plain"]
     assert "No module named 'a_package_that_nobody_has'" in failures["echo_worker:lookup"]
 
 
 def test_a_python_that_is_not_there_is_noted() -> None:
     settings = PeerSettings({}, 1, "float32", pythons={"echo_worker": "/no/python"})
-    contestants, failures = opened(str(ECHO), settings)
-    assert not contestants
+    backends, failures = opened(str(ECHO), settings)
+    assert not backends
     assert failures["echo_worker"].startswith("peer echo_worker can't be started with /no/python")
 
 
 def test_a_worker_file_that_fails_on_import_is_noted(tmp_path: Path) -> None:
     (tmp_path / "broken.py").write_text("raise SystemExit('not today')\n")
-    contestants, failures = opened(str(tmp_path / "broken.py"))
-    assert not contestants
+    backends, failures = opened(str(tmp_path / "broken.py"))
+    assert not backends
     assert "exit code 1; it said: not today" in failures["broken"]
 
 
 def test_a_peer_without_a_model_in_its_form_says_how_to_name_one() -> None:
-    contestants, failures = opened(f"{ECHO}:plain", PeerSettings({"gguf": "m.gguf"}, 1, "float32"))
-    assert not contestants
+    backends, failures = opened(f"{ECHO}:plain", PeerSettings({"gguf": "m.gguf"}, 1, "float32"))
+    assert not backends
     assert "--peer-model hf=PATH" in failures["echo_worker:plain"]
 
 
@@ -192,11 +192,11 @@ def _running(process: int) -> bool:
 
 
 def test_a_worker_that_ended_can_be_closed_and_asked_again() -> None:
-    contestants, _ = opened(f"{ECHO}:plain", behaving(plain="crash"))
+    backends, _ = opened(f"{ECHO}:plain", behaving(plain="crash"))
     for _ in range(2):
         with pytest.raises(PeerFailed, match="ended"):
-            contestants[0].answer([1], 1)
-    close(contestants)
+            backends[0].answer([1], 1)
+    close(backends)
 
 
 def test_a_peer_may_log_any_bytes(tmp_path: Path) -> None:

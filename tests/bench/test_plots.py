@@ -4,8 +4,8 @@ from typing import Any
 import pytest
 
 from forerun import plotting
+from forerun.bench.interleaving import measure_interleaved
 from forerun.bench.plots import write_plots
-from forerun.bench.race import run_race
 from forerun.bench.report import report_of
 from forerun.bench.suite import Item
 from forerun.engine.prompts.questions import Question
@@ -18,10 +18,10 @@ PNG = b"\x89PNG\r\n\x1a\n"
 
 
 def report(*names: str) -> dict[str, Any]:
-    contestants = [Scripted(name, 0.1 * (number + 1)) for number, name in enumerate(names)]
+    backends = [Scripted(name, 0.1 * (number + 1)) for number, name in enumerate(names)]
     items = [Item(str(number), kind, Question(("?",))) for number, kind in enumerate(("qa", "rag", "math"))]
     prompts = [[1], [2], [3]]
-    return report_of(run_race(contestants, prompts, 8), contestants, items, prompts)
+    return report_of(measure_interleaved(backends, prompts, 8), backends, items, prompts)
 
 
 def test_a_report_becomes_three_pictures(tmp_path: Path) -> None:

@@ -3,7 +3,7 @@ from typing import Any
 
 import pytest
 
-from forerun.bench.race import Race, run_race
+from forerun.bench.interleaving import Measurements, measure_interleaved
 from forerun.bench.report import by_category, overall, report_of
 from forerun.bench.suite import Item
 from forerun.engine.prompts.questions import Question
@@ -18,14 +18,14 @@ PROMPTS = [[number + 1] for number in range(len(KINDS))]
 @pytest.fixture
 def report() -> dict[str, Any]:
     peer = "peer:plain"
-    contestants = [
+    backends = [
         Scripted("plain", 0.2),
         Scripted("lookup", 0.1),
         Scripted(peer, 0.4, peer),
         Scripted("peer:lookup", 0.2, peer),
         Scripted("other:plain", baseline="other:plain", fails_at=[3]),
     ]
-    return report_of(run_race(contestants, PROMPTS, 8), contestants, ITEMS, PROMPTS)
+    return report_of(measure_interleaved(backends, PROMPTS, 8), backends, ITEMS, PROMPTS)
 
 
 def test_a_report_is_json_with_the_promised_keys(report: dict[str, Any]) -> None:
@@ -76,8 +76,8 @@ def test_the_times_of_every_prompt_are_kept(report: dict[str, Any]) -> None:
 
 def test_a_peer_whose_plain_mode_failed_has_rates_and_no_speedup() -> None:
     lookup = Scripted("peer:lookup", 0.2, "peer:plain")
-    race = run_race([Scripted("plain"), lookup], PROMPTS, 8)
-    entry = report_of(race, [Scripted("plain"), lookup], ITEMS, PROMPTS)["methods"][1]
+    measurements = measure_interleaved([Scripted("plain"), lookup], PROMPTS, 8)
+    entry = report_of(measurements, [Scripted("plain"), lookup], ITEMS, PROMPTS)["methods"][1]
     assert entry["tokens_per_second"] == 5
     assert entry["speedup"] is entry["identical"] is None
 
@@ -95,9 +95,9 @@ def test_the_overall_table_has_a_line_for_each_method(report: dict[str, Any]) ->
 
 @pytest.mark.parametrize(("largest", "shown"), [(0.0312, "0.031"), (None, "unknown")])
 def test_the_table_tells_the_largest_margin_at_a_difference(largest: float | None, shown: str) -> None:
-    contestants = [Scripted("plain"), Scripted("lookup")]
+    backends = [Scripted("plain"), Scripted("lookup")]
     parted = {"lookup": {"largest_margin": largest, "beyond_rounding": 1, "differences": [{"margin": largest}]}}
-    report = report_of(run_race(contestants, PROMPTS, 8), contestants, ITEMS, PROMPTS, parted)
+    report = report_of(measure_interleaved(backends, PROMPTS, 8), backends, ITEMS, PROMPTS, parted)
     columns, rows = overall(report)
     assert [dict(zip(columns, row, strict=True))["margin"] for row in rows] == ["-", shown]
 
@@ -110,8 +110,8 @@ def test_the_category_table_has_a_column_for_each_category(report: dict[str, Any
 
 def test_what_is_not_known_is_a_dash_in_the_tables() -> None:
     lookup = Scripted("peer:lookup", 0.2, "peer:plain")
-    race = run_race([Scripted("plain"), lookup], PROMPTS, 8)
-    report = report_of(race, [Scripted("plain"), lookup], ITEMS, PROMPTS)
+    measurements = measure_interleaved([Scripted("plain"), lookup], PROMPTS, 8)
+    report = report_of(measurements, [Scripted("plain"), lookup], ITEMS, PROMPTS)
     columns, rows = overall(report)
     told = dict(zip(columns, rows[1], strict=True))
     assert told["x plain"] == told["same"] == told["total x plain"] == "-"
@@ -121,6 +121,6 @@ def test_what_is_not_known_is_a_dash_in_the_tables() -> None:
 def test_answers_of_one_token_leave_dashes_in_every_table() -> None:
     plain = Scripted("plain")
     samples = [plain.answer(prompt, 1) for prompt in PROMPTS]
-    report = report_of(Race({"plain": samples}, {}), [plain], ITEMS, PROMPTS)
+    report = report_of(Measurements({"plain": samples}, {}), [plain], ITEMS, PROMPTS)
     assert overall(report)[1][0][1] == "-"
     assert set(by_category(report)[1][0][1:]) == {"-"}

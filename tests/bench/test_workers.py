@@ -10,7 +10,7 @@ import pytest
 
 import forerun
 from forerun.bench.workers import hf_generate, llama_cpp, vllm_engine
-from forerun.bench.workers.wire import Stopwatch
+from forerun.bench.workers.protocol import Stopwatch
 from forerun.testing import END, save_tiny
 
 PROMPT = [104, 101, 108, 108, 111, 32, 104, 101, 108]

@@ -10,10 +10,10 @@ from typing import Any
 
 import pytest
 
+from forerun.bench import compare as module
 from forerun.bench.comparison import Comparison
 from forerun.bench.difference import Difference
-from forerun.cli import compare as module
-from forerun.cli.compare import own_questions, verdict
+from forerun.cli.compare import LENGTH, own_questions, verdict
 from forerun.testing import END, save_tiny
 
 from .conftest import Ran
@@ -80,12 +80,12 @@ def test_forerun_brings_prompts_of_both_kinds() -> None:
 @pytest.fixture
 def parted(monkeypatch: pytest.MonkeyPatch) -> None:
     """Every comparison finds that the outputs part where plain decoding was sure."""
-    measure = module.measure
+    measure = module.compare
 
     def wrong(*args: Any, **options: Any) -> list[Comparison]:
         return [replace(one, difference=Difference(0, 0, 2, 5, 6, 3.0)) for one in measure(*args, **options)]
 
-    monkeypatch.setattr(module, "measure", wrong)
+    monkeypatch.setattr(module, "compare", wrong)
 
 
 @pytest.mark.usefixtures("parted")
@@ -110,7 +110,7 @@ def test_a_difference_stands_in_the_json(forerun: Call, tiny: str) -> None:
     ("margin", "changes", "words"),
     [
         (0.25, {"rounding_margin": 0.5}, "a near-tie (plain decoding preferred its token there by 0.25)"),
-        (0.25, {"sampled": True}, "drawn drafts keep the law of the output"),
+        (0.25, {"sampled": True}, "drawn drafts keep the distribution of the output"),
         (math.inf, {}, "DIFFERENT"),
     ],
 )
@@ -134,7 +134,7 @@ def test_a_checkpoints_generation_config_acts_on_both_sides_and_can_be_left_out(
 
 
 def test_texts_are_measured_to_the_same_length_whatever_the_checkpoint_says() -> None:
-    assert module.LENGTH == {"max_new_tokens": 128}
+    assert LENGTH == {"max_new_tokens": 128}
 
 
 def test_a_comparison_with_sample_is_a_sampled_one(forerun: Call, tiny: str) -> None:

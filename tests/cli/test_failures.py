@@ -17,7 +17,7 @@ def failure(code: int, name: str | None = None) -> OSError:
 @pytest.mark.parametrize("code", [errno.ENOSPC, errno.EDQUOT, errno.EFBIG, errno.EIO])
 def test_a_full_disk_is_told_wherever_it_is_met(code: int) -> None:
     assert sentence(failure(code, "/cache/x"), []) == f"/cache/x: {os.strerror(code)}"
-    assert sentence(failure(code), []) == f"can't write: {os.strerror(code)}; make room"
+    assert sentence(failure(code), []) == f"can't write: {os.strerror(code)}; free some space"
 
 
 @pytest.mark.parametrize("code", [errno.EACCES, errno.EPERM, errno.EROFS])

@@ -63,7 +63,7 @@ def test_a_switch_that_is_on_can_be_turned_off_and_one_that_is_off_only_on() -> 
     assert _written(flag("either__tree", bool | None, None, "", "", "tree")) == "--tree/--no-tree"
 
 
-def test_takes_adds_flags_behind_a_commands_own_arguments() -> None:
+def test_takes_adds_flags_after_a_commands_own_arguments() -> None:
     @takes(flag("k", int, 3, "", ""))
     def command(model: str, **given: Any) -> None:
         pass

@@ -36,7 +36,7 @@ def test_a_closing_line_on_stderr_tells_what_it_took(forerun: Call, tiny: str) -
     ran = forerun("generate", tiny, "hello", *SHORT, "--drafter", "self", "--exit-layer", "2", "--k", "3")
 
     assert "12 tokens, ended by length" in ran.said
-    assert "tokens/s behind the first" in ran.said
+    assert "tokens/s after the first" in ran.said
     assert "tokens per round" in ran.said
     assert "drafted tokens accepted" in ran.said
 

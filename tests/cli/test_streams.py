@@ -9,8 +9,8 @@ import sys
 import pytest
 
 from forerun.cli import run
-from forerun.cli.screen import note, show, show_json, show_table, write
 from forerun.cli.streams import end_output, settle_streams
+from forerun.cli.terminal import note, show, show_json, show_table, write
 
 TEXT = "héllo ∞"
 
@@ -76,7 +76,7 @@ def test_a_full_disk_is_one_sentence(
     full = open("/dev/full", "w", encoding="utf-8")  # noqa: SIM115  the command's end closes it
 
     assert ended(monkeypatch, full, *arguments) == 1
-    assert capsys.readouterr().err == "forerun: can't write: No space left on device; make room\n"
+    assert capsys.readouterr().err == "forerun: can't write: No space left on device; free some space\n"
 
 
 def test_a_refusal_is_told_though_nobody_reads_the_output(

@@ -17,7 +17,7 @@ from forerun.testing import save_tiny_classifier, save_tiny_head, tiny_model
 from forerun.train.data.examples import Example
 from forerun.train.distil.adapter import shape_like
 from forerun.train.distil.adapter_run import train_adapter
-from forerun.train.distil.loop import DistilRecipe
+from forerun.train.distil.recipe import DistilRecipe
 from forerun.train.distil.run import DistilRun
 
 PROMPTS = ([5, 6, 7, 8, 5, 6, 7], [1], [2, 3] * 12, list(range(30, 50)))

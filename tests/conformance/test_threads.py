@@ -23,7 +23,7 @@ METHODS: dict[str, dict[str, Any]] = {
     "hybrid": {"drafter": "hybrid", "drafter_options": {"then": "self", "exit_layer": 1}},
     "tree": {"drafter": "tree", "drafter_options": {"of": "draft_model", "model": "small", "n": 2}},
     "ahead": {"drafter": "exit_adapter", "drafter_options": {"adapter": "state+token"}},
-    "behind": {"drafter": "exit_adapter", "drafter_options": {"adapter": "state"}},
+    "after": {"drafter": "exit_adapter", "drafter_options": {"adapter": "state"}},
 }
 PROMPTS = ("ab abab a", [5, 6, 7, 5, 6], [1])
 OPTIONS: tuple[dict[str, Any], ...] = (

@@ -133,7 +133,7 @@ def test_costs_of_nothing_are_refused() -> None:
         Costs(())
 
 
-def test_the_draft_ratio_compares_single_rows_behind_the_same_prefix() -> None:
+def test_the_draft_ratio_compares_single_rows_after_the_same_prefix() -> None:
     draft = cost((1, 64, 5.0), (1, 1024, 3.5), plan="exit 8")
     assert draft_ratio(TARGET, draft) == 0.5
     assert draft_ratio(TARGET, draft, 1024) == 0.25

@@ -15,7 +15,7 @@ import torch.nn.functional as F
 import transformers
 from torch import Tensor
 
-from forerun.core.processor_state import WATCHED, Reach, Watched, doubts
+from forerun.core.processor_state import WATCHED, ReachableState, StateWatch, doubts
 
 CALLS: list[int] = []
 COUNTS = {"calls": 0}
@@ -205,8 +205,8 @@ CLASSES = [InAClassAttribute, InAHelper, InAMethod, InAProperty, InADictionaryOf
 STATEFUL = [*NAMED, *(kind() for kind in CLASSES), *closures()]
 
 
-def found(processor: Any) -> tuple[str | None, Reach]:
-    reach = Reach(lambda value: isinstance(value, transformers.TopKLogitsWarper))
+def found(processor: Any) -> tuple[str | None, ReachableState]:
+    reach = ReachableState(lambda value: isinstance(value, transformers.TopKLogitsWarper))
     return next(doubts(processor, reach), None), reach
 
 
@@ -217,7 +217,7 @@ def test_whoever_may_remember_its_calls_is_doubted(processor: Any) -> None:
 
 def test_a_doubt_says_where_the_state_may_be() -> None:
     assert found(in_a_list)[0] == "it may change what it holds (.append)"
-    assert found(in_an_object)[0] == "it holds a Tally ('TALLY'), of which nothing is known"
+    assert found(in_an_object)[0] == "it holds a Tally ('TALLY'), about which nothing is known"
     assert found(in_a_class)[0] == "it keeps state between calls (it stores 'calls')"
     assert found(in_pythons_generator)[0] == "it takes the attribute 'random'"
 
@@ -285,7 +285,7 @@ def test_a_function_of_ids_and_scores_is_not_doubted(processor: Any) -> None:
 def watched(processor: Callable[..., Any]) -> Callable[[], Any]:
     doubt, reach = found(processor)
     assert doubt is None
-    watch = Watched(processor, reach, lambda: KeyError("changed"))
+    watch = StateWatch(processor, reach, lambda: KeyError("changed"))
     return lambda: watch(torch.ones(1, 1, dtype=torch.long), torch.zeros(1, 97))
 
 

@@ -8,7 +8,7 @@ import transformers
 from torch import Tensor
 from transformers.generation import logits_process
 
-from forerun.core.processors import REFUSED, STATELESS, judge, row_wise
+from forerun.core.processors import REFUSED, STATELESS, classify, row_wise
 from forerun.errors import UnsupportedOption
 
 total = 0
@@ -73,11 +73,11 @@ class CountingTemperature(transformers.TemperatureLogitsWarper):
 
 @pytest.mark.parametrize("processor", [favour, with_inner_variable, partial(favour), torch.add])
 def test_functions_of_ids_and_scores_are_beyond_doubt_and_stay_as_they_are(processor: Any) -> None:
-    judged = judge([processor])
-    assert judged.doubt is None
-    assert judged.processors == (processor,)
-    assert judged.own is not None
-    assert not judged.holds
+    classified = classify([processor])
+    assert classified.doubt is None
+    assert classified.processors == (processor,)
+    assert classified.own is not None
+    assert not classified.holds
 
 
 @pytest.mark.parametrize(
@@ -92,7 +92,7 @@ def test_functions_of_ids_and_scores_are_beyond_doubt_and_stay_as_they_are(proce
     ],
 )
 def test_what_stores_something_from_call_to_call_is_doubted_by_its_name(processor: Any, stored: str) -> None:
-    doubt = judge([favour, processor]).doubt
+    doubt = classify([favour, processor]).doubt
     assert doubt is not None
     assert re.match(rf"logits processor \S+ may not be a function of the row .* \(it stores '{stored}'\)", doubt)
 
@@ -100,18 +100,18 @@ def test_what_stores_something_from_call_to_call_is_doubted_by_its_name(processo
 def test_a_function_around_a_processor_that_keeps_state_is_doubted_and_may_be_promised() -> None:
     saving = Stateful()
     around = lambda ids, scores: saving(ids, scores)  # noqa: E731
-    assert "it stores 'last'" in (judge([around]).doubt or "")
-    judged = judge([row_wise(around)])
-    assert (judged.doubt, judged.own, judged.holds) == (None, None, False)
+    assert "it stores 'last'" in (classify([around]).doubt or "")
+    classified = classify([row_wise(around)])
+    assert (classified.doubt, classified.own, classified.holds) == (None, None, False)
 
 
 def test_a_processor_that_holds_what_could_change_is_watched() -> None:
     bias = torch.zeros(5)
-    judged = judge([lambda ids, scores: scores + bias])
-    assert judged.doubt is None
-    assert judged.holds
-    assert judge([Plain()]).holds
-    (processor,) = judged.processors
+    classified = classify([lambda ids, scores: scores + bias])
+    assert classified.doubt is None
+    assert classified.holds
+    assert classify([Plain()]).holds
+    (processor,) = classified.processors
     assert torch.equal(processor(torch.ones(1, 1), torch.ones(1, 5)), torch.ones(1, 5))
     bias += 1
     with pytest.raises(UnsupportedOption, match=r"<lambda> changed what it holds.*forerun\.row_wise"):
@@ -134,17 +134,17 @@ def test_a_function_of_allowed_tokens_is_judged_with_its_processor() -> None:
     prefix = transformers.PrefixConstrainedLogitsProcessor
     seen: list[int] = []
     tokens = [1, 2]
-    assert judge([prefix(lambda row, ids: [row], 1)]).doubt is None
-    assert judge([prefix(lambda row, ids: tokens, 1)]).holds
-    assert "may change what it holds" in (judge([prefix(lambda row, ids: seen.append(1) or [1], 1)]).doubt or "")  # type: ignore[func-returns-value]
-    assert judge([prefix(row_wise(lambda row, ids: seen), 1)]).doubt is None
+    assert classify([prefix(lambda row, ids: [row], 1)]).doubt is None
+    assert classify([prefix(lambda row, ids: tokens, 1)]).holds
+    assert "may change what it holds" in (classify([prefix(lambda row, ids: seen.append(1) or [1], 1)]).doubt or "")  # type: ignore[func-returns-value]
+    assert classify([prefix(row_wise(lambda row, ids: seen), 1)]).doubt is None
 
 
 def test_nested_lists_are_laid_flat() -> None:
     warper = transformers.TemperatureLogitsWarper(0.5)
-    judged = judge([transformers.LogitsProcessorList([warper, favour]), (favour,)])
-    assert judged.processors == (warper, favour, favour)
-    assert judge([]).processors == ()
+    classified = classify([transformers.LogitsProcessorList([warper, favour]), (favour,)])
+    assert classified.processors == (warper, favour, favour)
+    assert classify([]).processors == ()
 
 
 @pytest.mark.parametrize(
@@ -153,7 +153,7 @@ def test_nested_lists_are_laid_flat() -> None:
 )
 def test_what_can_not_be_called_with_ids_and_scores_is_refused(processor: Any, reason: str) -> None:
     with pytest.raises(UnsupportedOption, match=reason):
-        judge([processor])
+        classify([processor])
 
 
 def test_a_subclass_of_a_refused_processor_is_refused() -> None:
@@ -161,21 +161,21 @@ def test_a_subclass_of_a_refused_processor_is_refused() -> None:
     with pytest.raises(
         UnsupportedOption, match="processor Guided can't be verified token by token: it runs a second text"
     ):
-        judge([guided])
+        classify([guided])
 
 
 @pytest.mark.parametrize("name", sorted(REFUSED))
 def test_a_stateful_processor_of_transformers_is_refused_by_name(name: str) -> None:
     kind = getattr(logits_process, name)
     with pytest.raises(UnsupportedOption, match=f"logits processor {name} .*{REFUSED[name]}"):
-        judge([kind.__new__(kind)])
+        classify([kind.__new__(kind)])
 
 
 @pytest.mark.parametrize("name", sorted(STATELESS))
 def test_a_stateless_processor_of_transformers_passes_whatever_it_caches(name: str) -> None:
     kind = getattr(logits_process, name)
-    judged = judge([kind.__new__(kind)])
-    assert (len(judged.processors), judged.doubt, judged.own) == (1, None, None)
+    classified = classify([kind.__new__(kind)])
+    assert (len(classified.processors), classified.doubt, classified.own) == (1, None, None)
 
 
 def test_every_processor_of_transformers_is_on_one_of_the_two_lists() -> None:

@@ -5,7 +5,7 @@ import pytest
 
 from forerun.core.chance import Seeded
 from forerun.core.law import PointMass
-from forerun.core.values import ROOT, Context, Draft, Effort, Sampling, Step
+from forerun.core.values import ROOT, Context, Draft, DraftCounts, Sampling, Step
 
 
 def context(ids: list[int], **options: Any) -> Context:
@@ -22,10 +22,13 @@ def test_a_draft_is_the_sum_of_its_steps() -> None:
 
 
 def test_a_drafts_effort_is_the_sum_of_its_steps() -> None:
-    steps = [Step((4,), (ROOT,), (None,), effort=Effort(1, 2, 3)), Step((5,), (0,), (None,), effort=Effort(4, 5, 6))]
-    assert Draft.of(steps).effort == Effort(forwards=5, merged=7, saved=9)
-    assert Draft.of([]).effort == Draft().effort == Effort(0, 0, 0)
-    assert Draft.of(steps, Effort(1, invalid=1)).effort == Effort(6, 7, 9, 1)
+    steps = [
+        Step((4,), (ROOT,), (None,), counts=DraftCounts(1, 2, 3)),
+        Step((5,), (0,), (None,), counts=DraftCounts(4, 5, 6)),
+    ]
+    assert Draft.of(steps).counts == DraftCounts(forwards=5, merged=7, saved=9)
+    assert Draft.of([]).counts == Draft().counts == DraftCounts(0, 0, 0)
+    assert Draft.of(steps, DraftCounts(1, invalid=1)).counts == DraftCounts(6, 7, 9, 1)
 
 
 @pytest.mark.parametrize(("parents", "node"), [((0,), 0), ((-2,), 0), ((ROOT, 1), 1), ((ROOT, 0, 2), 2)])
@@ -118,7 +121,7 @@ def test_extend_stops_where_the_room_ends() -> None:
     assert request.extend([7]) == ()
 
 
-def test_extend_stops_behind_the_first_end_of_sequence() -> None:
+def test_extend_stops_after_the_first_end_of_sequence() -> None:
     request = context([1], eos=frozenset({8, 9}))
     assert request.extend([4, 9, 8]) == (4, 9)
     assert request.finish_reason == "stop"

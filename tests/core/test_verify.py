@@ -18,7 +18,7 @@ def chosen(tokens: Sequence[int], parents: Sequence[int] | None = None) -> Draft
 
 
 def greedily(draft: Draft, best: Sequence[int]) -> Verdict:
-    """The verdict where the target's choice behind row i is best[i]."""
+    """The verdict where the target's choice after row i is best[i]."""
     return verify(draft, lambda row, drafted: PointMass(best[row]), Seeded(0), 10)
 
 
@@ -96,7 +96,7 @@ def test_drawn_siblings_are_tried_in_their_order_each_with_a_coin_of_its_own() -
 def test_a_token_that_its_own_law_never_draws_is_refused() -> None:
     q = Categorical(torch.tensor([1.0, 0.0]))
     draft = Draft((1,), (ROOT,), (q,))
-    with pytest.raises(ValueError, match="draft node 0 holds token 1, which its own law never draws"):
+    with pytest.raises(ValueError, match="draft node 0 holds token 1, which has probability 0 in its own law"):
         verify(draft, lambda row, drafted: q, Seeded(0), 10)
 
 

@@ -3,11 +3,11 @@
 from __future__ import annotations
 
 from forerun.core.cost import Cost, Point
-from forerun.design.acceptance import guess_from
-from forerun.design.candidates import Candidate, Listened
-from forerun.design.charges import charges_of
-from forerun.design.log import Heard
+from forerun.design.acceptance import estimate_from
+from forerun.design.candidates import Candidate, CandidateOnLog
+from forerun.design.log import DraftOnLog
 from forerun.design.run import Design, Trained, Untrained
+from forerun.design.shape_costs import compare_shapes
 from forerun.design.shapes import Size
 from forerun.design.throughput import DraftTimes, Loop, Overhead, Prediction
 from forerun.models.files.draft_shape import DraftShape
@@ -36,9 +36,9 @@ def untrained(layers: int, speedup: float, width: int = 576, vocabulary: int = 8
 def trained(name: str, speed: float, perplexity: float | None) -> Trained:
     shape = DraftShape(4, 576, 1536, 9, 3, 49152)
     times = DraftTimes(cost((1, 1.0)), 1.0)
-    heard = Listened(Heard(((True, False),), None), perplexity)
+    on_log = CandidateOnLog(DraftOnLog(((True, False),), None), perplexity)
     prediction = Prediction(2, 1.5, speed, speed / 90)
-    return Trained(Candidate(f"runs/{name}"), shape, SIZE, times, heard, prediction)
+    return Trained(Candidate(f"runs/{name}"), shape, SIZE, times, on_log, prediction)
 
 
 def designed(shapes: tuple[Untrained, ...] = (), candidates: tuple[Trained, ...] = ()) -> Design:
@@ -46,8 +46,8 @@ def designed(shapes: tuple[Untrained, ...] = (), candidates: tuple[Trained, ...]
     return Design(
         prefix=192,
         loop=Loop(cost((1, 10.0), (4, 12.0)), 10.0, Overhead(0.4, 0.1, 0.05)),
-        guess=guess_from([]),
+        estimate=estimate_from([]),
         shapes=shapes,
         candidates=candidates,
-        charges=charges_of(rows, rows),
+        shape_costs=compare_shapes(rows, rows),
     )

@@ -13,7 +13,7 @@ import pytest
 import forerun
 from forerun.core.drive import drive
 from forerun.core.identity import Identity
-from forerun.design.log import Heard, Logged, coverage, hear, read_log, walk
+from forerun.design.log import DraftOnLog, LoggedAnswer, compare_with_log, coverage, read_log, walk
 from forerun.engine.engine import Engine
 from forerun.testing import tiny_model
 
@@ -29,9 +29,9 @@ def entry(prompt: Sequence[int] = (1, 2, 3), answer: Sequence[int] = (4, 5, 6), 
     return {"prompt_ids": list(prompt), "answer_ids": list(answer), **more}
 
 
-def test_answers_are_read_behind_their_prompts(tmp_path: Path) -> None:
+def test_answers_are_read_after_their_prompts(tmp_path: Path) -> None:
     log = read_log(written(tmp_path / "log", entry(), entry((7, 8, 9, 10), (11, 12))), TARGET, 10)
-    assert log == [Logged((1, 2, 3, 4, 5, 6), 3), Logged((7, 8, 9, 10, 11, 12), 4)]
+    assert log == [LoggedAnswer((1, 2, 3, 4, 5, 6), 3), LoggedAnswer((7, 8, 9, 10, 11, 12), 4)]
     assert log[0].answer == (4, 5, 6)
 
 
@@ -92,10 +92,10 @@ def test_a_round_emits_the_right_tokens_and_one_more(right: str, k: int, emitted
 
 
 def test_rounds_count_every_answer() -> None:
-    heard = Heard(((True, True, False), (False,)), None)
-    assert heard.acceptance == 0.5
-    assert heard.rounds(1).shares == (2 / 3, 1 / 3)
-    assert heard.rounds(3).shares == (0.5, 0.0, 0.5, 0.0)
+    on_log = DraftOnLog(((True, True, False), (False,)), None)
+    assert on_log.acceptance == 0.5
+    assert on_log.rounds(1).shares == (2 / 3, 1 / 3)
+    assert on_log.rounds(3).shares == (0.5, 0.0, 0.5, 0.0)
 
 
 @pytest.fixture(scope="module")
@@ -109,9 +109,9 @@ def test_the_walk_emits_what_decoding_emits(engine: Engine, k: int) -> None:
     prompt = [3, 1, 4, 1, 5, 9]
     drafting = engine.using("self", drafter_options={"exit_layer": 3}, policy_options={"k": k})
     result = drafting.generate(prompt, max_new_tokens=60, ignore_eos=True)
-    logged = Logged((*prompt, *result.ids), len(prompt))
-    with drafting.lent(prompt) as (_, drafter):
-        ((right, _),) = drive(hear(drafter, logged))
+    logged = LoggedAnswer((*prompt, *result.ids), len(prompt))
+    with drafting.borrow(prompt) as (_, drafter):
+        ((right, _),) = drive(compare_with_log(drafter, logged))
     emitted = walk(right, k)
     assert 0 < sum(right) < len(right)
     assert sum(emitted) == result.stats.decoded
@@ -122,8 +122,8 @@ def test_a_draft_that_is_the_target_is_always_right(engine: Engine) -> None:
     prompt = [3, 1, 4, 1, 5, 9]
     answer = engine.generate(prompt, max_new_tokens=20, ignore_eos=True).ids
     drafting = engine.using("draft_model", drafter_options={"model": tiny_model("llama")})
-    with drafting.lent(prompt) as (_, drafter):
-        ((right, nats),) = drive(hear(drafter, Logged((*prompt, *answer), len(prompt))))
+    with drafting.borrow(prompt) as (_, drafter):
+        ((right, nats),) = drive(compare_with_log(drafter, LoggedAnswer((*prompt, *answer), len(prompt))))
     assert right == [True] * 19
     assert nats is not None
     assert 0 < nats < 20 * math.log(97)
@@ -131,16 +131,16 @@ def test_a_draft_that_is_the_target_is_always_right(engine: Engine) -> None:
 
 def test_a_token_that_the_draft_cant_say_leaves_no_perplexity(engine: Engine) -> None:
     drafting = engine.using("draft_model", drafter_options={"model": tiny_model("llama", vocab_size=50)})
-    with drafting.lent(()) as (_, drafter):
-        ((right, nats),) = drive(hear(drafter, Logged((1, 2, 3, 4, 5, 6, 49, 3), 5)))
-        ((_, none),) = drive(hear(drafter, Logged((1, 2, 3, 4, 5, 6, 7, 96), 5)))
+    with drafting.borrow(()) as (_, drafter):
+        ((right, nats),) = drive(compare_with_log(drafter, LoggedAnswer((1, 2, 3, 4, 5, 6, 49, 3), 5)))
+        ((_, none),) = drive(compare_with_log(drafter, LoggedAnswer((1, 2, 3, 4, 5, 6, 7, 96), 5)))
     assert len(right) == 2
     assert nats is not None
     assert none is None
 
 
 def test_coverage_is_counted_on_other_answers_than_it_was_ranked_on() -> None:
-    log = [Logged((0, 0, 0, 5, 5, 6), 3), Logged((0, 0, 0, 5, 7, 7), 3)]
+    log = [LoggedAnswer((0, 0, 0, 5, 5, 6), 3), LoggedAnswer((0, 0, 0, 5, 7, 7), 3)]
     assert coverage(log, 97, 97) == 1.0
     assert coverage(log, 2, 97) == pytest.approx(1 / 3)
     assert coverage(log[:1], 1, 97) == pytest.approx(2 / 3)

@@ -36,8 +36,8 @@ def test_the_fastest_shape_is_recommended_with_what_it_needs_and_how_to_train_it
     ]
     (said,) = [one for one in sentences(designed(SHAPES)) if one.startswith("Recommended")]
     assert said == (
-        f"Recommended: {name}: 31.3 M parameters, 30 MB; at the guessed 0.55 it gives 1.25 x plain decoding with drafts of "
-        "3; breaking even takes an acceptance of 0.31, 1.3 x is out of reach."
+        f"Recommended: {name}: 31.3 M parameters, 30 MB; at the estimated 0.55 it gives 1.25 x plain decoding with drafts "
+        "of 3; breaking even takes an acceptance of 0.31, 1.3 x is out of reach."
     )
 
 

@@ -11,9 +11,9 @@ import pytest
 
 from forerun.core.cost import Cost, Point
 from forerun.design import run
-from forerun.design.bursts import Measured
 from forerun.design.candidates import Candidate
-from forerun.design.log import Logged
+from forerun.design.log import LoggedAnswer
+from forerun.design.round_timing import Measured
 from forerun.design.run import GOAL, Design, Setup, design
 from forerun.design.throughput import DraftTimes, Overhead, best, needed, predict, rounds_of
 from forerun.design.untrained import config_of
@@ -21,7 +21,7 @@ from forerun.engine.engine import Engine
 from forerun.errors import UnsupportedOption
 from forerun.models.files.draft_shape import DraftShape
 
-ANSWER = Logged(tuple(range(1, 30)), 6)
+ANSWER = LoggedAnswer(tuple(range(1, 30)), 6)
 
 
 @pytest.fixture(scope="module")
@@ -79,14 +79,14 @@ def test_each_shape_says_what_it_needs(
     assert one.break_even < one.for_goal
 
 
-@pytest.mark.parametrize(("log", "answer"), [((), 128), ((Logged((1,) * 10, 8),) * 2, 2)])
+@pytest.mark.parametrize(("log", "answer"), [((), 128), ((LoggedAnswer((1,) * 10, 8),) * 2, 2)])
 def test_reading_the_prompt_counts_by_the_logs_prompts_and_answers(
     engine: Engine,
     config: Any,
     shape: Callable[[str], DraftShape],
     priced: list[int],
     monkeypatch: pytest.MonkeyPatch,
-    log: tuple[Logged, ...],
+    log: tuple[LoggedAnswer, ...],
     answer: int,
 ) -> None:
     free = run.measure
@@ -108,7 +108,7 @@ def test_the_prediction_is_the_best_length_at_the_guessed_acceptance(
 ) -> None:
     found = made(engine, config, shapes=[shape("layers=1")])
     (one,) = found.shapes
-    assert one.acceptance == pytest.approx(found.guess.at(0.25))
+    assert one.acceptance == pytest.approx(found.estimate.at(0.25))
     assert one.prediction == best(found.loop, one.times, lambda k: rounds_of(one.acceptance, k))
 
 
@@ -125,7 +125,7 @@ def test_a_known_acceptance_is_that_of_its_shape(
 def test_a_cut_vocabulary_loses_what_the_log_has_beyond_it(
     engine: Engine, config: Any, shape: Callable[[str], DraftShape], priced: list[int]
 ) -> None:
-    log = [Logged((1, 2, 3, *([7] * 9), 9), 3), Logged((1, 2, 3, *([7] * 4), *([8] * 6)), 3)]
+    log = [LoggedAnswer((1, 2, 3, *([7] * 9), 9), 3), LoggedAnswer((1, 2, 3, *([7] * 4), *([8] * 6)), 3)]
     shapes = [shape("layers=2"), shape("layers=2,vocabulary=1")]
     with_log = {one.shape.vocabulary: one for one in made(engine, config, shapes=shapes, log=log).shapes}
     assert with_log[1].covered == pytest.approx(0.4)
@@ -138,29 +138,29 @@ def test_candidates_are_ranked_with_the_rounds_of_the_log(
     engine: Engine, config: Any, tiny: Path, small: Path, priced: list[int]
 ) -> None:
     answer = engine.generate(list(range(1, 7)), max_new_tokens=20, ignore_eos=True).ids
-    log = [Logged((1, 2, 3, 4, 5, 6, *answer), 6)]
+    log = [LoggedAnswer((1, 2, 3, 4, 5, 6, *answer), 6)]
     candidates = [Candidate(str(small)), Candidate(str(tiny))]
     found = made(engine, config, candidates=candidates, configs=[config_of(str(small)), config], log=log)
     first, second = found.candidates
     assert first.candidate == candidates[1]
-    assert first.listened.heard.acceptance == 1.0
+    assert first.on_log.draft.acceptance == 1.0
     assert first.prediction.tokens_per_second > second.prediction.tokens_per_second
-    told = predict(found.loop, first.times, first.listened.heard.rounds(first.prediction.k))
+    told = predict(found.loop, first.times, first.on_log.draft.rounds(first.prediction.k))
     assert told == first.prediction
     assert second.shape.layers == 2
     assert found.shapes == ()
-    assert found.charges is None
+    assert found.shape_costs is None
 
 
 def test_a_candidate_is_a_point_of_the_guess(
     engine: Engine, config: Any, tiny: Path, shape: Callable[[str], DraftShape], priced: list[int]
 ) -> None:
     answer = engine.generate(list(range(1, 7)), max_new_tokens=20, ignore_eos=True).ids
-    log = [Logged((1, 2, 3, 4, 5, 6, *answer), 6)]
+    log = [LoggedAnswer((1, 2, 3, 4, 5, 6, *answer), 6)]
     found = made(
         engine, config, candidates=[Candidate(str(tiny))], configs=[config], log=log, shapes=[shape("layers=4")]
     )
-    assert "1 measured draft;" in found.guess.basis
+    assert "1 measured draft;" in found.estimate.basis
     assert found.shapes[0].acceptance == pytest.approx(0.995)
 
 
@@ -170,9 +170,9 @@ def test_equal_shapes_are_compared_and_not_ranked(
     deep, wide = shape("layers=3,width=16"), shape("layers=1")
     found = made(engine, config, shapes=[wide], equal=[deep, wide])
     assert [one.shape for one in found.shapes] == [wide]
-    assert found.charges is not None
-    assert found.charges.ratio == pytest.approx(3.0)
-    assert "charges for depth" in found.charges.sentence
+    assert found.shape_costs is not None
+    assert found.shape_costs.ratio == pytest.approx(3.0)
+    assert "charges for depth" in found.shape_costs.sentence
 
 
 def test_it_ticks_as_often_as_it_says(

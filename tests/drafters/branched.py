@@ -17,10 +17,10 @@ GREEDY = Sampling()
 def drafted(
     engine: Engine, levels: int, sampling: Sampling = GREEDY, ids: Sequence[int] = IDS, **more: Any
 ) -> list[Step]:
-    """The first levels of a draft behind these tokens, the last of which is pending."""
+    """The first levels of a draft after these tokens, the last of which is pending."""
 
     async def steps() -> AsyncGenerator[list[Step]]:
-        with engine.lent(ids) as (sequence, drafter):
+        with engine.borrow(ids) as (sequence, drafter):
             await sequence.sync(ids[:-1], drafter.taps)
             found: list[Step] = []
             async for step in drafter.draft(Context(list(ids), Seeded(4), sampling, **more)):

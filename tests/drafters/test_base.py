@@ -3,7 +3,6 @@ import pytest
 from forerun.core.drafter import Drafter
 from forerun.drafters.base import DRAFTERS
 from forerun.drafters.none import NoDraft
-from forerun.engine.methods import REGISTERED
 
 
 def test_a_drafter_must_draft() -> None:
@@ -15,7 +14,7 @@ def test_closing_is_optional() -> None:
     NoDraft().close()
 
 
-@pytest.mark.parametrize("name", DRAFTERS.names if REGISTERED else ())
+@pytest.mark.parametrize("name", DRAFTERS.names)
 def test_every_drafter_tells_what_it_does_and_where_it_comes_from(name: str) -> None:
     entry = DRAFTERS.entry(name)
     assert entry.summary.endswith(".")

@@ -71,7 +71,7 @@ def pair() -> tuple[Twice, Inner]:
 
 
 def counts(drafter: Twice) -> list[list[int]]:
-    """The rows of its forwards, looked at behind every step and at the end."""
+    """The rows of its forwards, looked at after every step and at the end."""
 
     async def steps() -> AsyncGenerator[list[int]]:
         async for _ in drafter.draft(Context(list(IDS), Seeded(0))):
@@ -110,7 +110,7 @@ def test_what_a_registered_one_notes_fits_its_steps(name: str) -> None:
     options = {"of": "self", "exit_layer": 3, "n": 2, "min_confidence": 0.0, "budget": 14}
     options |= {"sibling": 0.0, "leaf": 0.0} if name == "graph" else {}
     engine = load(tiny_model("llama"), drafter=name, drafter_options=options)
-    with engine.lent(IDS) as (sequence, drafter):
+    with engine.borrow(IDS) as (sequence, drafter):
         assert isinstance(drafter, Branched)
 
         async def levels() -> AsyncGenerator[tuple[int, int, int]]:

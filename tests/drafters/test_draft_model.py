@@ -10,11 +10,11 @@ from forerun.core.drafter import Drafter
 from forerun.core.drive import drive
 from forerun.core.forward import Rows
 from forerun.core.identity import Identity
-from forerun.core.values import ROOT, Context, Effort, Sampling, Step
+from forerun.core.values import ROOT, Context, DraftCounts, Sampling, Step
 from forerun.drafters.base import Parts
 from forerun.drafters.draft_model import build, compare_vocabularies
 from forerun.errors import UnsupportedOption
-from forerun.models.packed.pool import Pool
+from forerun.models.packed.pool import SequencePool
 from forerun.models.packed.runner import HFRunner
 from forerun.testing import tiny_model
 
@@ -24,8 +24,8 @@ GREEDY = Sampling()
 
 
 @pytest.fixture(scope="module")
-def target() -> Pool:
-    return Pool(HFRunner(tiny_model("llama")))
+def target() -> SequencePool:
+    return SequencePool(HFRunner(tiny_model("llama")))
 
 
 @pytest.fixture(scope="module")
@@ -33,12 +33,12 @@ def small() -> Any:
     return tiny_model("qwen2", seed=1, num_hidden_layers=2)
 
 
-def made(target: Pool, model: Any, ours: Any = None, theirs: Any = None) -> tuple[Drafter, Pool]:
-    pool = Pool(HFRunner(model), drafting=True)
+def made(target: SequencePool, model: Any, ours: Any = None, theirs: Any = None) -> tuple[Drafter, SequencePool]:
+    pool = SequencePool(HFRunner(model), drafting=True)
     parts = Parts(
         target, IDENTITY, ours, lambda other: (pool, theirs) if other == "small" else pytest.fail("another model")
     )
-    return build(parts, model="small")(target.take()), pool
+    return build(parts, model="small")(target.acquire()), pool
 
 
 def steps(drafter: Drafter, ids: list[int], number: int, sampling: Sampling = GREEDY) -> list[Step]:
@@ -54,14 +54,14 @@ def greedy(model: Any, ids: list[int], number: int, vocabulary: int = 97) -> lis
     return ids[-number:]
 
 
-def test_the_other_model_drafts_its_own_greedy_text(target: Pool, small: Any) -> None:
+def test_the_other_model_drafts_its_own_greedy_text(target: SequencePool, small: Any) -> None:
     drafter, _ = made(target, small)
     drafted = steps(drafter, [5, 6, 7], 4)
     assert [step.tokens[0] for step in drafted] == greedy(small, [5, 6, 7], 4)
     assert [step.parents for step in drafted] == [(ROOT,), (0,), (1,), (2,)]
 
 
-def test_it_follows_the_text_whatever_became_of_its_drafts(target: Pool, small: Any) -> None:
+def test_it_follows_the_text_whatever_became_of_its_drafts(target: SequencePool, small: Any) -> None:
     drafter, _ = made(target, small)
     ids = [5, 6, 7]
     for emitted in ([1, 2], [], greedy(small, [5, 6, 7, 1, 2], 2), [3]):
@@ -69,7 +69,7 @@ def test_it_follows_the_text_whatever_became_of_its_drafts(target: Pool, small: 
         assert [step.tokens[0] for step in steps(drafter, list(ids), 3)] == greedy(small, ids, 3)
 
 
-def test_a_sampled_draft_carries_the_laws_that_it_was_drawn_from(target: Pool, small: Any) -> None:
+def test_a_sampled_draft_carries_the_laws_that_it_was_drawn_from(target: SequencePool, small: Any) -> None:
     drafter, _ = made(target, small)
     for number, step in enumerate(steps(drafter, [5, 6, 7], 3, Sampling(temperature=1.0, top_k=5))):
         law = step.laws[0]
@@ -78,7 +78,7 @@ def test_a_sampled_draft_carries_the_laws_that_it_was_drawn_from(target: Pool, s
         assert law.probability(step.tokens[0]) > 0
 
 
-def test_a_token_that_the_target_does_not_have_is_never_drafted(target: Pool) -> None:
+def test_a_token_that_the_target_does_not_have_is_never_drafted(target: SequencePool) -> None:
     padded = tiny_model("llama", seed=2, vocab_size=500)
     drafter, _ = made(target, padded)
     drafted = steps(drafter, [5, 6, 7], 5)
@@ -86,13 +86,13 @@ def test_a_token_that_the_target_does_not_have_is_never_drafted(target: Pool) ->
     assert all(step.logits is not None and step.logits.shape == (1, 97) for step in drafted)
 
 
-def test_a_smaller_vocabulary_drafts_what_it_has(target: Pool) -> None:
+def test_a_smaller_vocabulary_drafts_what_it_has(target: SequencePool) -> None:
     few = tiny_model("llama", seed=2, vocab_size=20)
     drafter, _ = made(target, few)
     assert [step.tokens[0] for step in steps(drafter, [5, 6, 7], 3)] == greedy(few, [5, 6, 7], 3)
 
 
-def test_a_token_that_the_draft_model_does_not_have_is_read_as_another(target: Pool) -> None:
+def test_a_token_that_the_draft_model_does_not_have_is_read_as_another(target: SequencePool) -> None:
     few = tiny_model("llama", seed=2, vocab_size=20)
     drafter, _ = made(target, few)
     assert [step.tokens[0] for step in steps(drafter, [5, 60, 7], 3)] == greedy(few, [5, 0, 7], 3)
@@ -108,7 +108,7 @@ async def _read(drafter: Drafter, ids: list[int]) -> AsyncGenerator[Rows]:
     yield await drafter.read(ids, 3)
 
 
-def test_processors_see_the_scores_of_all_the_targets_tokens(target: Pool) -> None:
+def test_processors_see_the_scores_of_all_the_targets_tokens(target: SequencePool) -> None:
     def forbid_the_last(ids: torch.Tensor, scores: torch.Tensor) -> torch.Tensor:
         scores = scores.clone()
         scores[:, 96] = -torch.inf
@@ -120,43 +120,43 @@ def test_processors_see_the_scores_of_all_the_targets_tokens(target: Pool) -> No
     assert [step.tokens[0] for step in drafted] == greedy(few, [5, 6, 7], 3)
 
 
-def test_a_row_that_is_no_law_ends_the_draft_and_is_counted(target: Pool) -> None:
+def test_a_row_that_is_no_law_ends_the_draft_and_is_counted(target: SequencePool) -> None:
     model = tiny_model("llama", seed=2)
     model.model.embed_tokens.weight.data[60] = torch.nan
     drafter, _ = made(target, model)
     assert len(steps(drafter, [5, 6, 7], 2)) == 2
-    assert drafter.unused.effort == Effort()
+    assert drafter.unused.counts == DraftCounts()
     assert steps(drafter, [5, 60], 2) == []
-    assert drafter.unused.effort == Effort(forwards=1, invalid=1)
+    assert drafter.unused.counts == DraftCounts(forwards=1, invalid=1)
     assert drafter.unused.seconds > 0
 
 
-def test_drafting_ends_where_the_draft_models_context_does(target: Pool) -> None:
+def test_drafting_ends_where_the_draft_models_context_does(target: SequencePool) -> None:
     short = tiny_model("llama", seed=1, max_position_embeddings=6)
     drafter, _ = made(target, short)
     assert len(steps(drafter, [5, 6, 7, 8], 10)) == 3
     assert steps(drafter, list(range(1, 8)), 10) == []
 
 
-def test_a_closed_drafter_gives_its_sequence_back(target: Pool, small: Any) -> None:
+def test_a_closed_drafter_gives_its_sequence_back(target: SequencePool, small: Any) -> None:
     drafter, pool = made(target, small)
     steps(drafter, [5, 6, 7], 2)
     drafter.close()
-    assert pool.take([5, 6, 7]).ids[:3] == [5, 6, 7]
+    assert pool.acquire([5, 6, 7]).ids[:3] == [5, 6, 7]
 
 
-def test_a_drafter_that_never_drafted_has_nothing_to_give_back(target: Pool, small: Any) -> None:
+def test_a_drafter_that_never_drafted_has_nothing_to_give_back(target: SequencePool, small: Any) -> None:
     drafter, pool = made(target, small)
     drafter.close()
-    assert pool.take([5, 6]).ids == []
+    assert pool.acquire([5, 6]).ids == []
 
 
-def test_vocabularies_that_differ_in_padding_alone_are_equal(target: Pool, small: Any) -> None:
+def test_vocabularies_that_differ_in_padding_alone_are_equal(target: SequencePool, small: Any) -> None:
     made(target, small, TARGET, {**TARGET, "<pad 3>": 3, "<pad 200>": 200})
     made(target, small, {**TARGET, "<pad 3>": 3}, TARGET)
 
 
-def test_another_tokenizer_is_refused_with_the_token_that_differs(target: Pool, small: Any) -> None:
+def test_another_tokenizer_is_refused_with_the_token_that_differs(target: SequencePool, small: Any) -> None:
     with pytest.raises(UnsupportedOption, match="has another tokenizer: id 1 is 'x' there and 'b' in the target"):
         made(target, small, TARGET, {"a": 0, "x": 1, "c": 2})
 
@@ -165,6 +165,6 @@ def test_ids_beyond_the_shared_vocabulary_are_not_compared() -> None:
     compare_vocabularies({"a": 0, "b": 1}, {"a": 0, "x": 1}, 1, "small")
 
 
-def test_without_a_tokenizer_there_is_nothing_to_compare(target: Pool, small: Any) -> None:
+def test_without_a_tokenizer_there_is_nothing_to_compare(target: SequencePool, small: Any) -> None:
     made(target, small, None, {"x": 0})
     made(target, small, TARGET, None)

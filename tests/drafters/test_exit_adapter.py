@@ -100,7 +100,7 @@ def test_a_second_turn_computes_only_what_is_new(
 
 
 @pytest.mark.parametrize(("inputs", "exit_layer"), [("state", 3), ("state+token", 4)])
-def test_a_turn_behind_one_without_drafts_reads_the_states_that_were_not_kept(
+def test_a_turn_after_one_without_drafts_reads_the_states_that_were_not_kept(
     make: Make, plain: Engine, inputs: str, exit_layer: int
 ) -> None:
     engine = make("hf", inputs, exit_layer)
@@ -112,8 +112,8 @@ def test_a_turn_behind_one_without_drafts_reads_the_states_that_were_not_kept(
     assert result.stats.accepted == fresh.stats.accepted
 
 
-def test_a_text_of_one_token_is_not_drafted_behind_before_it_has_a_state(make: Make) -> None:
-    """A prompt of one token: its prefill gives the second, and that is drafted behind."""
+def test_a_text_of_one_token_is_not_drafted_after_before_it_has_a_state(make: Make) -> None:
+    """A prompt of one token: its prefill gives the second, and that token is drafted after."""
     result = make("hf", "state+token", 4).generate([3], max_new_tokens=6, ignore_eos=True)
     assert len(result.ids) == 6
     assert result.stats.drafted > 0

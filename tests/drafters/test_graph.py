@@ -45,26 +45,26 @@ def test_without_merging_and_thresholds_it_is_the_plain_tree(sampling: Sampling)
     one = drafted(made(m=-1, **WIDE), 4, sampling=sampling)
     tree = {name: WIDE[name] for name in ("n", "min_confidence", "budget")}
     other = drafted(made("tree", siblings="chosen", **tree), 4, sampling=sampling)
-    assert [(step.tokens, step.parents, step.laws, step.effort) for step in one] == [
-        (step.tokens, step.parents, step.laws, step.effort) for step in other
+    assert [(step.tokens, step.parents, step.laws, step.counts) for step in one] == [
+        (step.tokens, step.parents, step.laws, step.counts) for step in other
     ]
     for step, same in zip(one, other, strict=True):
         torch.testing.assert_close(step.logits, same.logits)
         torch.testing.assert_close(step.hidden, same.hidden)
 
 
-def test_merged_nodes_are_unrolled_with_all_that_is_drafted_behind_them() -> None:
+def test_merged_nodes_are_unrolled_with_all_that_is_drafted_after_them() -> None:
     draft = Draft.of(drafted(made(m=0, **WIDE), 4))
-    assert draft.effort.merged > 0
+    assert draft.counts.merged > 0
     assert len(set(paths(draft))) == len(draft)
-    behind: dict[int, set[frozenset[int]]] = {}
+    followers: dict[int, set[frozenset[int]]] = {}
     depths = [len(path) for path in paths(draft)]
     for node, token in enumerate(draft.tokens):
         if depths[node] < 3:
             children = {draft.tokens[i] for i, parent in enumerate(draft.parents) if parent == node}
-            behind.setdefault(token, set()).add(frozenset(children))
+            followers.setdefault(token, set()).add(frozenset(children))
     # the first two levels of this draft hold a word once, so its copies have its children
-    assert any(len(sets) < draft.tokens.count(token) for token, sets in behind.items())
+    assert any(len(sets) < draft.tokens.count(token) for token, sets in followers.items())
 
 
 def test_children_of_a_node_are_different_tokens() -> None:
@@ -88,21 +88,21 @@ def test_the_rows_that_merging_saves_are_not_computed(monkeypatch: pytest.Monkey
         engine = made(m=m, **WIDE)
         computed.clear()
         steps = drafted(engine, 4)
-        effort = Draft.of(steps).effort
+        counts = Draft.of(steps).counts
         rows[m] = sum(computed)
         inner = len({parent for step in steps for parent in step.parents if parent != ROOT})
-        assert rows[m] + effort.saved >= inner
-        assert effort.forwards == 1 + len(computed)
+        assert rows[m] + counts.saved >= inner
+        assert counts.forwards == 1 + len(computed)
     assert rows[0] < rows[1] <= rows[-1]
 
 
 def test_a_level_of_merged_nodes_alone_costs_no_forward() -> None:
     """One word again and again: the second of two equal words links to the first only if that isn't before it."""
     steps = drafted(made(m=0, **{**WIDE, "n": 2, "budget": 200}), 8)
-    efforts = [step.effort for step in steps]
-    assert all(effort.forwards <= 1 for effort in efforts)
-    assert all(step.forward_seconds == 0 for step in steps if not step.effort.forwards)
-    assert sum(effort.saved for effort in efforts) > 0
+    efforts = [step.counts for step in steps]
+    assert all(counts.forwards <= 1 for counts in efforts)
+    assert all(step.forward_seconds == 0 for step in steps if not step.counts.forwards)
+    assert sum(counts.saved for counts in efforts) > 0
 
 
 def test_a_level_holds_the_rows_that_its_nodes_come_from() -> None:
@@ -121,7 +121,7 @@ def test_unlikely_siblings_are_left_out() -> None:
     assert drafted(made(m=-1, **{**WIDE, "sibling": 1.0}), 1)[0].tokens == best.tokens[:1]
 
 
-def test_nothing_is_drafted_behind_an_unlikely_token() -> None:
+def test_nothing_is_drafted_after_an_unlikely_token() -> None:
     best = drafted(made(m=-1, **WIDE), 1)[0]
     assert best.logits is not None
     shares = best.logits[0].softmax(-1)[list(best.tokens)]
@@ -186,7 +186,7 @@ def test_the_draft_ends_where_the_draft_models_context_does() -> None:
     ids = [*IDS, 1]
 
     async def steps(text: list[int]) -> AsyncGenerator[int]:
-        with engine.lent(text) as (sequence, drafter):
+        with engine.borrow(text) as (sequence, drafter):
             await sequence.sync(text[:-1])
             yield len([step async for step in drafter.draft(Context(list(text), Seeded(0)))])
 
@@ -201,14 +201,14 @@ def test_nothing_is_drafted_where_no_token_is_confident_enough() -> None:
     ("options", "message"),
     [
         ({}, "drafter 'graph' needs option 'of'"),
-        ({"of": "lookup"}, "drafter 'graph' can't branch drafter 'lookup', which has no law"),
+        ({"of": "lookup"}, "drafter 'graph' can't branch drafter 'lookup', which gives no probabilities"),
         ({"of": "self", "n": 0}, "n must be at least 1 child a node, got 0"),
         ({"of": "self", "m": -2}, r"m must be at least -1 \(-1 never merges\), got -2"),
         ({"of": "self", "sibling": 1.1}, r"sibling must be in \[0, 1\], got 1.1"),
         ({"of": "self", "sibling": -0.1}, r"sibling must be in \[0, 1\], got -0.1"),
         ({"of": "self", "leaf": 2.0}, r"leaf must be in \[0, 1\], got 2.0"),
         ({"of": "self", "leaf": -1.0}, r"leaf must be in \[0, 1\], got -1.0"),
-        ({"of": "self", "budget": 256}, "budget must be at most 255 nodes, for the cache of"),
+        ({"of": "self", "budget": 256}, "budget must be at most 255 nodes, since the cache of"),
         ({"of": "self", "min_confidence": -1.0}, r"min_confidence must be in \[0, 1\], got -1.0"),
         ({"of": "self", "verification": "lossy"}, "verification must be one of exact, stochastic-lossy, got 'lossy'"),
     ],

@@ -29,7 +29,7 @@ def walk(graph: Graph, path: tuple[int, ...]) -> list[tuple[int, bool]]:
     return steps
 
 
-def test_a_new_token_is_a_new_node_behind_its_parent() -> None:
+def test_a_new_token_is_a_new_node_after_its_parent() -> None:
     graph = grown(0, (A, B))
     assert len(graph) == 2
     assert [graph.parent(node) for node in range(2)] == [ROOT, 0]
@@ -43,7 +43,7 @@ def test_a_path_that_was_followed_before_is_found_again() -> None:
     assert len(graph) == 2
 
 
-def test_a_recurring_token_is_merged_with_all_that_comes_behind_it() -> None:
+def test_a_recurring_token_is_merged_with_all_that_comes_after_it() -> None:
     graph = grown(0, (A, C, D), (B,))
     assert walk(graph, (B, C, D)) == [(3, False), (1, False), (2, False)]
     assert graph.path(1) == (A, C)
@@ -82,7 +82,7 @@ def test_a_token_that_repeats_on_its_own_path_is_a_node_of_its_own() -> None:
 
 
 def test_a_link_never_closes_a_circle_through_other_links() -> None:
-    """B leads to A through a link, so behind A the token B is not the first B."""
+    """B leads to A through a link, so after A the token B is not the first B."""
     graph = grown(0, (A,), (B, A))
     assert graph.children(1) == {A: 0}
     assert walk(graph, (A, B))[1] == (2, True)

@@ -14,13 +14,11 @@ from forerun.core.values import ROOT, Context, Step
 from forerun.drafters.base import DRAFTERS, Parts
 from forerun.drafters.graph_lossy import stochastic
 from forerun.drafters.hybrid import Hybrid
-from forerun.engine.methods import REGISTERED
 from forerun.errors import UnsupportedOption
-from forerun.models.packed.pool import Pool
+from forerun.models.packed.pool import SequencePool
 from forerun.models.packed.runner import HFRunner
 from forerun.testing import tiny_model
 
-assert REGISTERED
 IDS = [1, 2, 3]
 
 
@@ -45,13 +43,13 @@ class Scripted(Drafter):
 
 @pytest.fixture(scope="module")
 def parts() -> Parts:
-    small = Pool(HFRunner(tiny_model("llama", seed=7, num_hidden_layers=1)), drafting=True)
+    small = SequencePool(HFRunner(tiny_model("llama", seed=7, num_hidden_layers=1)), drafting=True)
     identity = Identity("llama", 4, 32, 97, "0" * 16)
-    return Parts(Pool(HFRunner(tiny_model("llama"))), identity, None, lambda model: (small, None))
+    return Parts(SequencePool(HFRunner(tiny_model("llama"))), identity, None, lambda model: (small, None))
 
 
 def built(parts: Parts, **options: Any) -> Drafter:
-    return DRAFTERS.check("hybrid", options).build(parts, **options)(parts.target.take())
+    return DRAFTERS.check("hybrid", options).build(parts, **options)(parts.target.acquire())
 
 
 def drafted(drafter: Drafter) -> list[tuple[int, int]]:
@@ -132,10 +130,10 @@ def test_each_drafter_gets_its_own_options(parts: Parts) -> None:
 @pytest.mark.parametrize(
     ("options", "message"),
     [
-        ({}, "drafter 'hybrid' needs option 'then': Lookup where it finds something"),
+        ({}, "drafter 'hybrid' needs option 'then': Lookup where it finds a match"),
         ({"then": "magic"}, "unknown drafter 'magic'; known: draft_model, .*lookup"),
-        ({"then": "hybrid"}, "then must be another drafter than 'hybrid' and 'lookup', got 'hybrid'"),
-        ({"then": "lookup"}, "then must be another drafter than 'hybrid' and 'lookup', got 'lookup'"),
+        ({"then": "hybrid"}, "then must be a drafter other than 'hybrid' and 'lookup', got 'hybrid'"),
+        ({"then": "lookup"}, "then must be a drafter other than 'hybrid' and 'lookup', got 'lookup'"),
         ({"then": "draft_model"}, "drafter 'draft_model' needs option 'model'"),
         ({"then": "self", "model": "x"}, "has no option 'model'; its options: then, max_ngram, min_ngram, exit_layer"),
         ({"then": "self", "min_ngram": 9}, "min_ngram must be in 1..max_ngram, got min_ngram 9"),
@@ -152,7 +150,9 @@ def test_an_option_that_both_have_is_refused(parts: Parts, monkeypatch: pytest.M
     @DRAFTERS("similar", source="")
     def similar(parts: Parts, *, min_ngram: int = 1) -> Any: ...
 
-    with pytest.raises(UnsupportedOption, match="whose option 'min_ngram' is: both 'lookup' and 'similar' have one"):
+    with pytest.raises(
+        UnsupportedOption, match="can't assign the option 'min_ngram': both 'lookup' and 'similar' have one"
+    ):
         built(parts, then="similar", min_ngram=2)
 
 

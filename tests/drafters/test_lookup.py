@@ -7,10 +7,8 @@ from forerun.core.drafter import Drafter
 from forerun.core.drive import drive
 from forerun.core.values import ROOT, Context, Step
 from forerun.drafters.base import DRAFTERS
-from forerun.engine.methods import REGISTERED
 
 BUILD = DRAFTERS.entry("lookup").build
-assert REGISTERED
 
 
 def lookup(**options: Any) -> Drafter:

@@ -46,7 +46,7 @@ def engine(model: Any, adapters: dict[str, str], drafter: str, options: dict[str
 
 def read(built: Engine, ids: Sequence[int], given: int, before: Sequence[int] = ()) -> Rows:
     async def rows() -> AsyncGenerator[Rows]:
-        with built.lent(ids) as (_, drafter):
+        with built.borrow(ids) as (_, drafter):
             if before:
                 await drafter.read(before, given)
             yield await drafter.read(ids, given)
@@ -56,7 +56,7 @@ def read(built: Engine, ids: Sequence[int], given: int, before: Sequence[int] = 
 
 def drafted(built: Engine, ids: Sequence[int], count: int) -> list[Step]:
     async def steps() -> AsyncGenerator[list[Step]]:
-        with built.lent(ids) as (target, drafter):
+        with built.borrow(ids) as (target, drafter):
             await target.sync(ids[:-1], drafter.taps)
             found: list[Step] = []
             async for step in drafter.draft(Context(list(ids), Seeded(0), Sampling())):
@@ -142,7 +142,7 @@ def test_a_part_of_the_vocabulary_is_another_drafter(tmp_path: Path) -> None:
     assert again.pair == built.using("self", drafter_options=asked[1]).pair
 
 
-def test_who_drafts_behind_a_lookup_is_who_drafts_alone(model: Any, adapters: dict[str, str]) -> None:
+def test_who_drafts_after_a_lookup_is_who_drafts_alone(model: Any, adapters: dict[str, str]) -> None:
     both = engine(model, adapters, "hybrid", {"then": "self", "exit_layer": 2})
 
     assert both.pair.drafter == engine(model, adapters, "self", {"exit_layer": 2}).pair.drafter

@@ -13,7 +13,7 @@ import torch
 from forerun import Engine, load
 from forerun.core.chance import Seeded
 from forerun.core.drive import drive
-from forerun.core.values import ROOT, Context, Draft, Effort, Sampling
+from forerun.core.values import ROOT, Context, Draft, DraftCounts, Sampling
 from forerun.errors import UnsupportedOption
 from forerun.models.packed.sequence import Sequence as TokenSequence
 from forerun.testing import save_tiny, save_tiny_adapter, tiny_model
@@ -106,7 +106,7 @@ def test_one_child_a_node_is_the_chain_that_the_drafter_would_have_drafted() -> 
         other = drafted(chain, 5, sampling)
         assert [step.tokens for step in one] == [step.tokens for step in other]
         assert [step.parents for step in one] == [step.parents for step in other]
-        assert [step.effort for step in one] == [step.effort for step in other] == [Effort(1)] * 5
+        assert [step.counts for step in one] == [step.counts for step in other] == [DraftCounts(1)] * 5
 
 
 def test_above_temperature_zero_siblings_are_drawn_without_replacement() -> None:
@@ -169,7 +169,7 @@ def test_the_tree_ends_where_the_draft_models_context_does() -> None:
 def test_a_branch_has_the_rows_that_a_chain_of_its_tokens_has(
     of: str, options: dict[str, Any], sampling: Sampling, adapters: dict[str, str]
 ) -> None:
-    """Whatever stands beside it: the rows of each branch are those behind its own tokens alone."""
+    """Whatever stands beside it: the rows of each branch are those after its own tokens alone."""
     given = {name: adapters[value] if name == "adapter" else value for name, value in options.items()}
     engine = tree(of, **given, **WIDE)
     last = drafted(engine, 3, sampling)[-1]
@@ -179,14 +179,14 @@ def test_a_branch_has_the_rows_that_a_chain_of_its_tokens_has(
         path = paths(draft)[parent]
 
         async def rows(path: tuple[int, ...] = path) -> AsyncGenerator[torch.Tensor]:
-            with engine.lent(IDS) as (sequence, drafter):
+            with engine.borrow(IDS) as (sequence, drafter):
                 await sequence.sync(IDS[:-1], drafter.taps)
                 inner = vars(drafter)["inner"]
                 await inner.begin(Context(list(IDS), Seeded(0), sampling))
                 for node, token in enumerate(path):
-                    behind = await inner.extend([token], [node - 1])
-                assert behind is not None
-                yield behind.logits[-1]
+                    children = await inner.extend([token], [node - 1])
+                assert children is not None
+                yield children.logits[-1]
 
         torch.testing.assert_close(last.logits[i], next(drive(rows())), atol=1e-4, rtol=1e-4)
 
@@ -231,7 +231,7 @@ def test_a_vocabulary_that_the_processors_empty_ends_the_tree(tmp_path: Path) ->
 
 def test_it_reads_a_text_as_the_drafter_that_it_branches() -> None:
     async def rows(engine: Engine) -> AsyncGenerator[torch.Tensor]:
-        with engine.lent(IDS) as (_, drafter):
+        with engine.borrow(IDS) as (_, drafter):
             yield (await drafter.read(IDS, 4)).logits
 
     chain = load(target(), drafter="draft_model", drafter_options={"model": small()})
@@ -246,7 +246,7 @@ def test_it_reads_a_text_as_the_drafter_that_it_branches() -> None:
         ({"of": "magic"}, "unknown drafter 'magic'; known: draft_model"),
         (
             {"of": "lookup"},
-            "drafter 'tree' can't branch drafter 'lookup', which has no law; draft with draft_model, self",
+            "drafter 'tree' can't branch drafter 'lookup', which gives no probabilities; draft with draft_model, self",
         ),
         ({"of": "none"}, "drafter 'tree' can't branch drafter 'none'"),
         ({"of": "hybrid", "then": "self"}, "drafter 'tree' can't branch drafter 'hybrid'"),
@@ -257,7 +257,7 @@ def test_it_reads_a_text_as_the_drafter_that_it_branches() -> None:
         ({"of": "self", "n": 0}, "n must be at least 1 child a node, got 0"),
         ({"of": "self", "n": -1}, "n must be at least 1 child a node, got -1"),
         ({"of": "self", "siblings": "both"}, "siblings must be one of drawn, chosen, got 'both'"),
-        ({"of": "self", "budget": 256}, "budget must be at most 255 nodes, for the cache of"),
+        ({"of": "self", "budget": 256}, "budget must be at most 255 nodes, since the cache of"),
         ({"of": "self", "budget": -1}, "budget must be at least 0 nodes"),
         ({"of": "self", "min_confidence": 1.5}, r"min_confidence must be in \[0, 1\], got 1.5"),
         ({"of": "self", "costs": "/no/such/file"}, "costs must be a file of measured costs"),
@@ -270,13 +270,15 @@ def test_what_can_not_be_built_is_refused(options: dict[str, Any], message: str)
 
 def test_a_drafter_without_a_law_says_so_where_it_is_asked_to_branch() -> None:
     async def begun() -> AsyncGenerator[Any]:
-        with load(target(), drafter="lookup").lent(IDS) as (_, drafter):
+        with load(target(), drafter="lookup").borrow(IDS) as (_, drafter):
             yield await drafter.begin(Context(list(IDS), Seeded(0)))
 
     async def extended() -> AsyncGenerator[Any]:
-        with load(target(), drafter="lookup").lent(IDS) as (_, drafter):
+        with load(target(), drafter="lookup").borrow(IDS) as (_, drafter):
             yield await drafter.extend([1], [ROOT])
 
     for source in (begun(), extended()):
-        with pytest.raises(UnsupportedOption, match="a Lookup has no law to branch from; draft with draft_model"):
+        with pytest.raises(
+            UnsupportedOption, match="a Lookup gives no probabilities to branch from; draft with draft_model"
+        ):
             next(drive(source))

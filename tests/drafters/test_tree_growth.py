@@ -6,7 +6,15 @@ import pytest
 import torch
 
 from forerun.core.law import Categorical, Law
-from forerun.drafters.tree_growth import Child, Chosen, Drawn, Offers, affordable, best_first, goes_on
+from forerun.drafters.tree_growth import (
+    Child,
+    DrawnSiblings,
+    RankedSiblings,
+    SiblingSource,
+    affordable,
+    best_first,
+    goes_on,
+)
 
 PROBS = [0.5, 0.3, 0.15, 0.05]
 RANKING = list(enumerate(PROBS))
@@ -16,7 +24,7 @@ def law() -> Categorical:
     return Categorical(torch.tensor(PROBS))
 
 
-def drawn(*tokens: int, n: int = 4, confidence: float = 1.0) -> tuple[Drawn, list[Law]]:
+def drawn(*tokens: int, n: int = 4, confidence: float = 1.0) -> tuple[DrawnSiblings, list[Law]]:
     """Offers that draw these tokens in turn, and the laws that they were asked to draw from."""
     script, asked = list(tokens), []
 
@@ -24,11 +32,11 @@ def drawn(*tokens: int, n: int = 4, confidence: float = 1.0) -> tuple[Drawn, lis
         asked.append(law)
         return script.pop(0)
 
-    return Drawn(law(), RANKING[:n], confidence, propose), asked
+    return DrawnSiblings(law(), RANKING[:n], confidence, propose), asked
 
 
 def test_chosen_children_are_the_best_tokens_in_order() -> None:
-    offers = Chosen(RANKING[:3], 0.5)
+    offers = RankedSiblings(RANKING[:3], 0.5)
     taken = [offers.take() for _ in range(3)]
     assert [child.token for child in taken] == [0, 1, 2]
     assert [child.law for child in taken] == [None] * 3
@@ -37,7 +45,7 @@ def test_chosen_children_are_the_best_tokens_in_order() -> None:
 
 
 def test_what_a_child_is_worth_is_its_confidence() -> None:
-    for offers in (Chosen(RANKING, 0.7), drawn(2, 0, 1, 3, confidence=0.7)[0]):
+    for offers in (RankedSiblings(RANKING, 0.7), drawn(2, 0, 1, 3, confidence=0.7)[0]):
         while offers.worth:
             worth = offers.worth
             assert offers.take().confidence == worth
@@ -77,7 +85,9 @@ def test_no_more_are_drawn_than_there_are_tokens() -> None:
 
 
 def test_the_most_confident_of_all_nodes_children_come_first() -> None:
-    taken = best_first([Chosen([(7, 0.6), (8, 0.4)], 0.5), Chosen([(9, 0.9), (6, 0.1)], 0.3)], 0, (0.0,) * 9)
+    taken = best_first(
+        [RankedSiblings([(7, 0.6), (8, 0.4)], 0.5), RankedSiblings([(9, 0.9), (6, 0.1)], 0.3)], 0, (0.0,) * 9
+    )
     assert [(index, child.token) for index, child in taken] == [(0, 7), (1, 9), (0, 8), (1, 6)]
 
 
@@ -89,19 +99,19 @@ def test_drawn_siblings_stay_in_their_drawing_order() -> None:
 
 
 def test_a_node_that_is_not_worth_its_price_ends_the_level() -> None:
-    offers: list[Offers] = [Chosen([(7, 0.6), (8, 0.4)], 1.0)]
+    offers: list[SiblingSource] = [RankedSiblings([(7, 0.6), (8, 0.4)], 1.0)]
     assert [child.token for _, child in best_first(offers, 0, (0.5, 0.5, 0.0))] == [7]
     assert offers[0].worth == pytest.approx(0.4)
 
 
 def test_prices_are_those_of_the_nodes_places_in_the_draft() -> None:
-    assert best_first([Chosen([(7, 0.6)], 1.0)], 1, (0.1, 0.9)) == []
-    assert len(best_first([Chosen([(7, 0.6)], 1.0)], 0, (0.1, 0.9))) == 1
+    assert best_first([RankedSiblings([(7, 0.6)], 1.0)], 1, (0.1, 0.9)) == []
+    assert len(best_first([RankedSiblings([(7, 0.6)], 1.0)], 0, (0.1, 0.9))) == 1
 
 
 def test_the_budget_ends_the_level() -> None:
-    assert len(best_first([Chosen(RANKING, 1.0)], 3, (0.0,) * 5)) == 2
-    assert best_first([Chosen(RANKING, 1.0)], 5, (0.0,) * 5) == []
+    assert len(best_first([RankedSiblings(RANKING, 1.0)], 3, (0.0,) * 5)) == 2
+    assert best_first([RankedSiblings(RANKING, 1.0)], 5, (0.0,) * 5) == []
 
 
 def test_nothing_is_drawn_that_is_not_taken() -> None:
@@ -111,14 +121,14 @@ def test_nothing_is_drawn_that_is_not_taken() -> None:
 
 
 def test_a_token_of_probability_zero_is_no_child() -> None:
-    sure, _ = Drawn(Categorical(torch.tensor([1.0, 0.0])), [(0, 1.0)], 1.0, lambda law: law.quantile(0.5)), None
-    assert len(best_first([sure, Chosen([], 1.0)], 0, (0.0,) * 9)) == 1
+    sure, _ = DrawnSiblings(Categorical(torch.tensor([1.0, 0.0])), [(0, 1.0)], 1.0, lambda law: law.quantile(0.5)), None
+    assert len(best_first([sure, RankedSiblings([], 1.0)], 0, (0.0,) * 9)) == 1
 
 
 @pytest.mark.parametrize(
     ("worth", "node", "fine"), [(0.5, 0, True), (0.49, 0, False), (0.5, 1, False), (0.6, 1, True), (1.0, 2, False)]
 )
-def test_a_node_may_be_had_at_its_price_and_none_behind_the_last(worth: float, node: int, fine: bool) -> None:
+def test_a_node_may_be_had_at_its_price_and_none_after_the_last(worth: float, node: int, fine: bool) -> None:
     assert affordable(worth, node, (0.5, 0.6)) == fine
 
 

@@ -14,7 +14,7 @@ from forerun.core.identity import Identity
 from forerun.drafters.base import Parts
 from forerun.drafters.tree_prices import BUDGET, Pricing, pricing, read_costs, row_prices
 from forerun.errors import UnsupportedOption
-from forerun.models.packed.pool import Pool
+from forerun.models.packed.pool import SequencePool
 from forerun.models.packed.runner import HFRunner
 from forerun.testing import tiny_model
 
@@ -24,7 +24,7 @@ CAPACITY = 256
 @pytest.fixture(scope="module")
 def parts() -> Parts:
     identity = Identity("llama", 4, 32, 97, "0" * 16)
-    return Parts(Pool(HFRunner(tiny_model("llama"), "tiny")), identity, None, lambda name: pytest.fail(name))
+    return Parts(SequencePool(HFRunner(tiny_model("llama"), "tiny")), identity, None, lambda name: pytest.fail(name))
 
 
 def node_prices(parts: Parts, budget: int, least: float, costs: str) -> tuple[float, ...]:
@@ -110,7 +110,7 @@ def test_a_file_without_costs_is_refused(parts: Parts, tmp_path: Path, content: 
         (
             CAPACITY,
             0.0,
-            rf"budget must be at most 255 nodes, for the cache of tiny holds {CAPACITY} tokens, got {CAPACITY}",
+            rf"budget must be at most 255 nodes, since the cache of tiny holds {CAPACITY} tokens, got {CAPACITY}",
         ),
         (1, -0.1, r"min_confidence must be in \[0, 1\], got -0.1"),
         (1, 1.1, r"min_confidence must be in \[0, 1\], got 1.1"),
@@ -122,7 +122,7 @@ def test_numbers_out_of_range_are_refused(parts: Parts, budget: int, least: floa
 
 
 def test_a_small_context_holds_a_small_tree(parts: Parts) -> None:
-    small = Pool(HFRunner(tiny_model("llama", max_position_embeddings=9)))
+    small = SequencePool(HFRunner(tiny_model("llama", max_position_embeddings=9)))
     assert len(node_prices(Parts(small, parts.identity, None, parts.load), 0, 0.0, "")) == 8
 
 

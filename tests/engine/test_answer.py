@@ -19,7 +19,7 @@ def context(**options: object) -> Context:
 
 
 def round_of(text: str, accepted: int, request: Context, logits: torch.Tensor | None = None) -> Round:
-    """A round that emits text; all but the tokens behind `accepted` came from the draft."""
+    """A round that emits text; all but the tokens after `accepted` came from the draft."""
     tokens = tuple(TOKENIZER(text).input_ids)
     start = len(request.ids)
     emitted = request.extend(tokens)

@@ -10,7 +10,7 @@ from forerun.drafters.base import Parts
 from forerun.drafters.lookup import Lookup
 from forerun.drafters.none import NoDraft
 from forerun.engine.methods import drafter_factory, policy_factory
-from forerun.models.packed.pool import Pool
+from forerun.models.packed.pool import SequencePool
 from forerun.models.packed.runner import HFRunner
 from forerun.policies.bounded import Bounded
 from forerun.policies.fixed import Fixed
@@ -21,10 +21,10 @@ IDENTITY = Identity("llama", 2, 32, 64, "0" * 16)
 
 @pytest.fixture(scope="module")
 def parts() -> Parts:
-    def nothing_to_load(model: object) -> tuple[Pool, None]:
+    def nothing_to_load(model: object) -> tuple[SequencePool, None]:
         raise AssertionError(f"no test of this file loads a model, got {model}")
 
-    return Parts(Pool(HFRunner(tiny_model("llama"))), IDENTITY, None, nothing_to_load)
+    return Parts(SequencePool(HFRunner(tiny_model("llama"))), IDENTITY, None, nothing_to_load)
 
 
 def test_every_promised_method_is_registered() -> None:
@@ -42,7 +42,7 @@ def test_every_method_says_what_it_does_and_where_it_comes_from(registry: object
 
 def test_a_name_becomes_a_factory_with_a_drafter_for_each_request(parts: Parts) -> None:
     factory = drafter_factory("lookup", {"max_ngram": 2}, parts)
-    sequence = parts.target.take()
+    sequence = parts.target.acquire()
     first, second = factory(sequence), factory(sequence)
     assert isinstance(first, Lookup)
     assert first is not second

@@ -6,7 +6,7 @@ from dataclasses import replace
 
 import pytest
 
-from forerun.core.values import ROOT, Draft, Effort, Round, Timing, Verdict
+from forerun.core.values import ROOT, Draft, DraftCounts, Round, Timing, Verdict
 from forerun.engine.stats import Stats
 
 
@@ -97,11 +97,11 @@ def test_rounds_held_back_and_changes_to_and_from_them_are_counted_within_a_requ
 
 
 def test_the_drafters_effort_and_the_rows_verified_are_counted() -> None:
-    graph = Draft((1, 2, 3), (ROOT, ROOT, 0), (None,) * 3, Effort(forwards=2, merged=1, saved=1))
+    graph = Draft((1, 2, 3), (ROOT, ROOT, 0), (None,) * 3, DraftCounts(forwards=2, merged=1, saved=1))
     stats = Stats([prefill(), turn(graph, 1), turn(chain(), 0), turn(graph, 0)])
     assert (stats.draft_forwards, stats.merged, stats.rows_saved) == (4, 2, 2)
     assert stats.rows_verified == 4 + 1 + 4
-    stats.add(turn(Draft(effort=Effort(forwards=1, invalid=1)), 0))
+    stats.add(turn(Draft(counts=DraftCounts(forwards=1, invalid=1)), 0))
     assert (stats.draft_forwards, stats.invalid_rows) == (5, 1)
     stats.merge(Stats([turn(graph, 0)]))
     told = stats.as_dict()

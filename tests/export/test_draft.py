@@ -109,7 +109,7 @@ def test_a_family_whose_layers_depend_on_their_number_is_refused(tmp_path: Path)
     """MiniCPM3 scales each residual branch by the square root of the number of layers."""
     mla = {"q_lora_rank": 16, "kv_lora_rank": 16, "qk_nope_head_dim": 8, "qk_rope_head_dim": 4, "v_head_dim": 8}
     source = saved(tmp_path / "whole", "minicpm3", **mla, num_key_value_heads=4)
-    with pytest.raises(UnsupportedModel, match="can't be cut behind layer 2: its layers depend on how many there are"):
+    with pytest.raises(UnsupportedModel, match="can't be cut after layer 2: its layers depend on how many there are"):
         export_draft(source, EXIT, tmp_path / "draft")
     assert os.listdir(tmp_path) == ["whole"]
 

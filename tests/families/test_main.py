@@ -9,8 +9,7 @@ from pathlib import Path
 import pytest
 
 from forerun.families import __main__ as command
-from forerun.families.table import read_table, write_table
-from forerun.families.trial import REFUSED, RUNS, UNMADE, WRONG
+from forerun.families.table import REFUSED, RUNS, UNMADE, WRONG, read_table, write_table
 
 
 @pytest.fixture

@@ -8,8 +8,8 @@ import pytest
 import transformers
 from transformers.models.auto.modeling_auto import MODEL_FOR_CAUSAL_LM_MAPPING_NAMES
 
-from forerun.families.table import Table, read_table, write_table
-from forerun.families.trial import REFUSED, RUNS, UNMADE, WRONG, try_family
+from forerun.families.table import REFUSED, RUNS, UNMADE, WRONG, Table, read_table, write_table
+from forerun.families.trial import try_family
 from forerun.models.files.quiet import quiet
 from forerun.models.lean.shape import FAMILIES as LEAN
 

@@ -58,8 +58,8 @@ REFUSED: list[tuple[dict[str, Any], str]] = [
     ({"guidance_scale": 1.5}, "UnbatchedClassifierFreeGuidanceLogitsProcessor can't be verified token by token"),
     ({"watermarking_config": WatermarkingConfig()}, "WatermarkLogitsProcessor can't be verified token by token"),
     ({"position_ids": torch.arange(1, 9)[None]}, "position_ids that don't count the tokens from 0"),
-    ({"attention_mask": torch.tensor([[1] * 7 + [0]])}, "zeros behind its first one; pad on the left"),
-    ({"attention_mask": torch.tensor([[1, 0, 1, 1, 1, 1, 1, 1]])}, "zeros behind its first one; pad on the left"),
+    ({"attention_mask": torch.tensor([[1] * 7 + [0]])}, "zeros after its first one; pad on the left"),
+    ({"attention_mask": torch.tensor([[1, 0, 1, 1, 1, 1, 1, 1]])}, "zeros after its first one; pad on the left"),
     ({"attention_mask": torch.zeros(1, 8, dtype=torch.long)}, "a prompt that is all padding"),
     (
         {"max_new_tokens": 249},
@@ -182,5 +182,5 @@ def test_padding_is_told_from_the_pad_token_as_in_generate(model: Any, hook: Any
 
 
 def test_padding_on_the_right_that_generate_infers_is_refused(model: Any, hook: Any) -> None:
-    with pytest.raises(UnsupportedOption, match="zeros behind its first one; pad on the left"):
+    with pytest.raises(UnsupportedOption, match="zeros after its first one; pad on the left"):
         model.generate(BATCH.flip(1)[1:], pad_token_id=0, max_new_tokens=3, custom_generate=hook)

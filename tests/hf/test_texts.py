@@ -55,7 +55,7 @@ class Notes(BaseStreamer):
 
 
 class Stop(StoppingCriteria):
-    """Stops a text behind a token, or at a length; notes what it was shown."""
+    """Stops a text after a token, or at a length; notes what it was shown."""
 
     def __init__(self, token: int | None = None, length: int = 1000) -> None:
         self.token = token
@@ -100,7 +100,7 @@ def test_the_streamer_is_found_from_inside_a_function_around_the_hook(model: Any
     assert len(notes.given) == 5
 
 
-def test_a_criterion_sees_every_token_once_and_nothing_behind_it(model: Any, hook: Any) -> None:
+def test_a_criterion_sees_every_token_once_and_nothing_after_it(model: Any, hook: Any) -> None:
     stop = Stop()
     written = model.generate(
         PROMPT, max_new_tokens=12, do_sample=False, stopping_criteria=[stop], custom_generate=hook
@@ -279,7 +279,7 @@ def written(tokens: list[int]) -> Round:
     return Round(tokens=tuple(tokens), draft=Draft(), verdict=Verdict((), tuple(tokens)), start=8)
 
 
-def test_time_that_is_up_ends_a_text_behind_its_first_token(model: Any, hook: Any) -> None:
+def test_time_that_is_up_ends_a_text_after_its_first_token(model: Any, hook: Any) -> None:
     criteria = [MaxTimeCriteria(-1.0)]
     written = model.generate(
         PROMPT, max_new_tokens=9, do_sample=False, stopping_criteria=criteria, custom_generate=hook

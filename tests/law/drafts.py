@@ -11,7 +11,7 @@ from forerun.core.law import Law
 from forerun.core.policy import LengthPolicy
 from forerun.core.values import ROOT, Context, Round, Step
 from forerun.drafters.draft_model import ModelDraft
-from forerun.drafters.exit_adapter import AheadDraft, ExitDraft
+from forerun.drafters.exit_adapter import ExitStateDraft, StateTokenDraft
 from forerun.drafters.graph import GraphDraft, Limits
 from forerun.drafters.self_draft import SelfDraft
 from forerun.drafters.tree import Shape, Tree
@@ -29,7 +29,7 @@ def chain(target: TableSequence) -> Drafter:
 
 
 class Shelf:
-    """In the place of a Pool."""
+    """In the place of a SequencePool."""
 
     identity = None
 
@@ -46,11 +46,11 @@ def other_model(table: Table) -> Callable[[TableSequence], Drafter]:
 
 
 def ahead(table: Table) -> Callable[[TableSequence], Drafter]:
-    return lambda target: AheadDraft(target, Shelf(table), 2)  # type: ignore[arg-type]
+    return lambda target: StateTokenDraft(target, Shelf(table), 2)  # type: ignore[arg-type]
 
 
-def behind_an_exit(table: Table) -> Callable[[TableSequence], Drafter]:
-    return lambda target: ExitDraft(target, Shelf(table), 1)  # type: ignore[arg-type]
+def after_an_exit(table: Table) -> Callable[[TableSequence], Drafter]:
+    return lambda target: ExitStateDraft(target, Shelf(table), 1)  # type: ignore[arg-type]
 
 
 def branched(
@@ -164,7 +164,7 @@ class Never(LengthPolicy):
 
 @final
 class Learnt(LengthPolicy):
-    """Keeps the token that it stops behind; what makes it stop moves with what earlier rounds drafted and lost."""
+    """Keeps the token that it stops after; what makes it stop moves with what earlier rounds drafted and lost."""
 
     def __init__(self) -> None:
         self.bar = Fraction(1, 3)
@@ -182,7 +182,7 @@ class Learnt(LengthPolicy):
 
 @final
 class SkipsAfterZero(LengthPolicy):
-    """Drafts nothing in the round behind one whose last drafted token was 0."""
+    """Drafts nothing in the round after one whose last drafted token was 0."""
 
     def __init__(self, depth: int = 2) -> None:
         self.depth = depth

@@ -123,7 +123,7 @@ def branches(
 class Table:
     """A model: the law of the next token as a function of the whole text, of small random whole weights.
 
-    Behind the prompt comes token 0, so that all that is drawn is drawn behind drafts. support are the tokens that have
+    After the prompt comes token 0, so that all that is drawn is drawn after drafts. support are the tokens that have
     weights at all; top keeps the largest; greedy is a point mass on the first of those. penalty divides a token's weight
     for each time that it is found in the history, which is what the loop says was emitted.
     """
@@ -158,7 +158,7 @@ class Table:
 
 @dataclass(frozen=True)
 class Row:
-    """What stands in for a row of logits: whose it is, and behind which text. Policies may read it as one."""
+    """What stands in for a row of logits: whose it is, and after which text. Policies may read it as one."""
 
     table: Table
     text: tuple[int, ...]
@@ -199,7 +199,7 @@ def table_ranked(
 
 
 class TableSequence:
-    """In the place of models.sequence.Sequence, with its contract: a prefix, and scratch rows behind it."""
+    """In the place of models.sequence.Sequence, with its contract: a prefix, and scratch rows after it."""
 
     def __init__(self, table: Any, drafts: Any = None) -> None:
         self.ids: list[int] = []
@@ -281,7 +281,7 @@ def truth(scenario: Scenario, text: tuple[int, ...] = (PROMPT,)) -> dict[tuple[i
 
 @dataclass(frozen=True)
 class _Reached:
-    """Where the loop stands behind some round: the text, what the policy has learnt, whether the text is finished."""
+    """Where the loop stands after some round: the text, what the policy has learnt, whether the text is finished."""
 
     text: tuple[int, ...]
     learnt: Any

@@ -18,7 +18,7 @@ from forerun.core.law import Law
 from forerun.core.values import ROOT, Context, Draft, Step, Verdict
 from forerun.core.verify import RowLaw, verify
 from forerun.drafters.tree_growth import Child as TreeChild
-from forerun.drafters.tree_growth import Offers, best_first
+from forerun.drafters.tree_growth import SiblingSource, best_first
 
 from .drafts import Child, best, without
 from .exact import FractionLaw, table_law
@@ -157,7 +157,7 @@ Taken = list[tuple[int, TreeChild]]
 def _growing(patch: pytest.MonkeyPatch, change: Callable[[Taken], Taken]) -> None:
     """A tree's levels are what forerun takes for them, changed."""
 
-    def changed(offers: Sequence[Offers], nodes: int, prices: Sequence[float]) -> Taken:
+    def changed(offers: Sequence[SiblingSource], nodes: int, prices: Sequence[float]) -> Taken:
         return change(best_first(offers, nodes, prices))
 
     patch.setattr(TREE, "best_first", changed)

@@ -1,4 +1,4 @@
-"""The gate, for draft models that lack tokens of the target, or whose rows are no law behind some texts."""
+"""The gate, for draft models that lack tokens of the target, or whose rows are no law after some texts."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ AROUND: dict[str, Around] = {"chain": lambda inner: inner, "tree": drafts.branch
 
 
 class Broken(Table):
-    """No law behind a token 2, or where nothing is drafted yet and the text has three tokens."""
+    """No law after a token 2, or where nothing is drafted yet and the text has three tokens."""
 
     def law(self, text: Sequence[int], history: Sequence[int] = ()) -> Law:
         if text[-1] == 2 or len(text) == 3:

@@ -101,7 +101,7 @@ def test_another_models_drafts_leave_the_law_as_it_is(pair: str) -> None:
     assert_exact(Scenario(target, drafts.other_model(draft), lambda: Fixed(2)))
 
 
-@pytest.mark.parametrize("adapter", [drafts.ahead, drafts.behind_an_exit], ids=["state+token", "state"])
+@pytest.mark.parametrize("adapter", [drafts.ahead, drafts.after_an_exit], ids=["state+token", "state"])
 @pytest.mark.parametrize("pair", PAIRS)
 def test_an_exit_adapters_drafts_leave_the_law_as_it_is(
     pair: str, adapter: Callable[[Table], Callable[[TableSequence], Drafter]]
@@ -132,7 +132,7 @@ def test_a_law_that_depends_on_what_was_emitted_counts_the_drafted_tokens_too(pa
 
 
 @pytest.mark.parametrize("policy", ["fixed 3", "learnt"])
-def test_text_ends_behind_an_end_of_sequence_wherever_it_was_drafted(policy: str) -> None:
+def test_text_ends_after_an_end_of_sequence_wherever_it_was_drafted(policy: str) -> None:
     target, draft = PAIRS["dense"]
     ends = frozenset({1, 2})
     assert_exact(Scenario(target, drafts.chain, POLICIES[policy], draft, eos=ends))

@@ -49,7 +49,7 @@ def test_a_stop_rule_may_look_at_all_of_a_graph(policy: str) -> None:
     assert_exact(Scenario(target, drafts.merged(drafts.chain, 0, leaf=0.4), POLICIES[policy], draft))
 
 
-@pytest.mark.parametrize("inner", [drafts.other_model, drafts.ahead, drafts.behind_an_exit])
+@pytest.mark.parametrize("inner", [drafts.other_model, drafts.ahead, drafts.after_an_exit])
 def test_every_drafter_that_branches_leaves_the_law_as_it_is(inner: Callable[[Table], Callable[..., object]]) -> None:
     target, draft = PAIRS["dense"]
     assert_exact(Scenario(target, drafts.merged(inner(draft), 0, budget=6), lambda: Fixed(3)))  # type: ignore[arg-type]
@@ -67,7 +67,7 @@ def test_the_gate_sees_nodes_that_are_merged() -> None:
 
     class Noted(LengthPolicy):
         def should_stop(self, steps: list[Step]) -> bool:  # type: ignore[override]
-            merged.add(Draft.of(steps).effort.merged)
+            merged.add(Draft.of(steps).counts.merged)
             return len(steps) == 3
 
     scenario = Scenario(target, drafts.merged(drafts.chain, 0), Noted, draft)

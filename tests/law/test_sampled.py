@@ -53,7 +53,7 @@ def branched(inner: Drafter) -> Drafter:
 def written(
     model: Any, texts: int, length: int, around: Callable[[Drafter], Drafter] = lambda own: own
 ) -> torch.Tensor:
-    """The first tokens of so many texts, drafts drawn behind half of the layers and verified, 250 texts a batch."""
+    """The first tokens of so many texts, drafts drawn after half of the layers and verified, 250 texts a batch."""
     runner, kept = HFRunner(model), []
     for first in range(0, texts, 250):
         batch: Batch[int, Round] = Batch()

@@ -31,7 +31,7 @@ PAIRS = {
 INNER: dict[str, Callable[[Table], Callable[[TableSequence], Drafter]]] = {
     "draft_model": drafts.other_model,
     "state+token": drafts.ahead,
-    "state": drafts.behind_an_exit,
+    "state": drafts.after_an_exit,
 }
 POLICIES: dict[str, Callable[[], LengthPolicy]] = {
     "fixed 1": lambda: Fixed(1),

@@ -6,7 +6,7 @@ import torch
 
 from forerun.core.identity import Identity, Pair
 from forerun.core.policy import LengthPolicy
-from forerun.models.files.classifier_heads import AcceptanceHead, HeadFile, LookaheadClassifier
+from forerun.models.files.classifier_heads import AcceptanceHead, ClassifierHeadFile, LookaheadClassifier
 from forerun.policies.acceptance_head import PredictedAcceptance
 from forerun.policies.disco import Disco
 
@@ -16,7 +16,7 @@ PAIR = Pair(Identity("table", 1, PROMPT + 1, PROMPT, "0" * 16), "table")
 # how likely a token is accepted, says the head, by which it is: TableSequence's states tell the token that was read
 ACCEPTED = (0.2, 0.9, 0.6, 0.8, 0.3)
 HEAD = AcceptanceHead(
-    HeadFile(
+    ClassifierHeadFile(
         PAIR,
         {
             "scale": torch.ones(1),
@@ -30,7 +30,7 @@ HEAD = AcceptanceHead(
     "by hand",
 )
 CLASSIFIER = LookaheadClassifier(
-    HeadFile(
+    ClassifierHeadFile(
         PAIR,
         {
             "mean": torch.zeros(4),

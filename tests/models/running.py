@@ -53,7 +53,7 @@ def text(length: int, seed: int = 0) -> list[int]:
 
 
 def chain(length: int) -> list[int]:
-    """Parents of a plain chain behind the prefix."""
+    """Parents of a plain chain after the prefix."""
     return list(range(-1, length - 1))
 
 

@@ -18,7 +18,7 @@ from forerun.core.values import Context, Sampling
 from forerun.drafters import lookup, none, self_draft  # noqa: F401
 from forerun.drafters.base import DRAFTERS, Parts
 from forerun.models.loading.load import open_model
-from forerun.models.packed.pool import Pool
+from forerun.models.packed.pool import SequencePool
 from forerun.models.packed.sequence import Sequence
 from forerun.policies import fixed  # noqa: F401
 from forerun.policies.base import POLICIES
@@ -88,7 +88,7 @@ def test_packed_logits_equal_the_models_own_beside_a_longer_neighbour(family: st
 
 
 @pytest.mark.parametrize("family", [*FAMILIES, *OTHERS])
-def test_rows_behind_a_cached_prefix_equal_the_models_own(family: str) -> None:
+def test_rows_after_a_cached_prefix_equal_the_models_own(family: str) -> None:
     model = family_model(family)
     sequence = Sequence(open_model(model).runner)
     ids = text(40)
@@ -129,7 +129,7 @@ def test_greedy_text_equals_transformers_own_with_every_drafter_in_a_batch(famil
     model = family_model(family)
     prompts = [text(length, seed=length) for length in LENGTHS]
     expected = [greedy(model, prompt) for prompt in prompts]
-    pool = Pool(open_model(model).runner)
+    pool = SequencePool(open_model(model).runner)
     policy = POLICIES.entry("fixed").build(k=3)
     for method, (name, options) in METHODS.items():
         factory = DRAFTERS.check(name, options).build(
@@ -138,7 +138,7 @@ def test_greedy_text_equals_transformers_own_with_every_drafter_in_a_batch(famil
         batch: Batch[Any] = Batch()
         contexts = [Context(list(prompt), Seeded(1), Sampling(), NEW) for prompt in prompts]
         for i, context in enumerate(contexts):
-            target = pool.take(context.ids)
+            target = pool.acquire(context.ids)
             batch.add(i, decode(target, factory(target), policy(), context))
         events = list(batch.run())
         assert [event.error for event in events if event.error] == []

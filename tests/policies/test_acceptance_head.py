@@ -10,7 +10,7 @@ import torch
 from forerun import load
 from forerun.core.identity import Identity, Pair
 from forerun.core.values import Step
-from forerun.models.files.classifier_heads import ACCEPTANCE, HeadFile, write_head
+from forerun.models.files.classifier_heads import ACCEPTANCE, ClassifierHeadFile, write_classifier_head
 from forerun.policies.acceptance_head import build
 from forerun.policies.bounded import Bounded
 from forerun.testing import save_tiny_head, tiny_model
@@ -24,7 +24,7 @@ PAIR = Pair(Identity("llama", 4, 32, 97, "0" * 16), "self up to layer 2")
 def head(tmp_path: Path) -> str:
     """A linear probe that says the logistic function of the state's one number; threshold 0.4, calibrated from weight 1."""
     weights = {"scale": torch.ones(1), "out.weight": torch.tensor([[0.0], [1.0]]), "out.bias": torch.zeros(2)}
-    write_head(ACCEPTANCE, HeadFile(PAIR, weights, 0.4), tmp_path / "head")
+    write_classifier_head(ACCEPTANCE, ClassifierHeadFile(PAIR, weights, 0.4), tmp_path / "head")
     return str(tmp_path / "head")
 
 
@@ -35,7 +35,7 @@ def step(accepted: float | None) -> Step:
 
 
 def stops(policy: Any, accepted: Sequence[float | None]) -> list[bool]:
-    """Asked before and behind each step of a draft."""
+    """Asked before and after each step of a draft."""
     steps: list[Step] = []
     asked = [policy.should_stop(steps)]
     for one in accepted:
@@ -45,7 +45,7 @@ def stops(policy: Any, accepted: Sequence[float | None]) -> list[bool]:
 
 
 def test_it_stops_when_a_rejection_is_likelier_than_h(head: str) -> None:
-    # behind the third and the fourth: 1 - 0.9 x 0.8 = 0.28, 1 - 0.9 x 0.8 x 0.7 = 0.496
+    # after the third and the fourth: 1 - 0.9 x 0.8 = 0.28, 1 - 0.9 x 0.8 x 0.7 = 0.496
     assert stops(build(head=head)(), [0.1, 0.9, 0.8, 0.7]) == [False, False, False, False, True]
     assert stops(build(head=head, h=0.2)(), [0.1, 0.9, 0.8]) == [False, False, False, True]
     assert stops(build(head=head, h=0.5)(), [0.1, 0.9, 0.8, 0.7]) == [False] * 5
@@ -86,7 +86,7 @@ def test_steps_without_states_are_not_judged(head: str) -> None:
 
 def test_calibration_can_be_left_out(tmp_path: Path) -> None:
     weights = {"scale": torch.ones(1), "out.weight": torch.tensor([[0.0], [1.0]]), "out.bias": torch.zeros(2)}
-    write_head(ACCEPTANCE, HeadFile(PAIR, weights, 0.4, reject_weight=6.0), tmp_path / "head")
+    write_classifier_head(ACCEPTANCE, ClassifierHeadFile(PAIR, weights, 0.4, reject_weight=6.0), tmp_path / "head")
     given = {"head": str(tmp_path / "head")}
 
     assert not stops(build(**given)(), [0.5, 0.5])[-1]  # 6 x 0.5 / (1 + 5 x 0.5) = 0.857

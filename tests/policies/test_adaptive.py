@@ -17,7 +17,7 @@ def threshold(policy: LengthPolicy) -> float:
     return low
 
 
-def test_it_stops_behind_a_token_below_the_threshold_and_at_the_greatest_length() -> None:
+def test_it_stops_after_a_token_below_the_threshold_and_at_the_greatest_length() -> None:
     policy = build(start=0.6, max_steps=3)()
     assert not policy.should_stop([])
     assert not policy.should_stop(chain(0.6))
@@ -26,7 +26,7 @@ def test_it_stops_behind_a_token_below_the_threshold_and_at_the_greatest_length(
 
 
 def test_the_threshold_moves_as_computed_by_hand() -> None:
-    """A: 0.25, 0.625, 0.8125, 0.90625, 0.953125 behind the five rounds; alpha 0.9."""
+    """A: 0.25, 0.625, 0.8125, 0.90625, 0.953125 after the five rounds; alpha 0.9."""
     policy = build(start=0.5, max_steps=4, alpha=0.9, epsilon=0.1, beta1=0.5, beta2=0.5, carry=False)()
     found = []
     for drafted, accepted in [(4, 2), (2, 2), (2, 2), (2, 2), (4, 4)]:
@@ -35,7 +35,7 @@ def test_the_threshold_moves_as_computed_by_hand() -> None:
     assert found == pytest.approx([0.55, 0.6, 0.65, 0.6, 0.6], abs=1e-5)
 
 
-def test_the_papers_rule_lowers_the_threshold_behind_a_full_draft_too() -> None:
+def test_the_papers_rule_lowers_the_threshold_after_a_full_draft_too() -> None:
     held, lowered = (build(start=0.5, max_steps=2, beta1=0.0, beta2=0.0, rule=rule)() for rule in ("code", "paper"))
     for policy in (held, lowered):
         observe(policy, 2, 2)

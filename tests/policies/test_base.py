@@ -4,7 +4,6 @@ import torch
 from forerun.core.law import Categorical
 from forerun.core.policy import LengthPolicy
 from forerun.core.values import Signals, Step
-from forerun.engine.methods import REGISTERED
 from forerun.policies.base import POLICIES, Readings, best, confidence, entropy, has_row, signals_of, top_probabilities
 from forerun.policies.fixed import Fixed
 
@@ -95,7 +94,7 @@ def test_a_policy_must_say_when_to_stop_and_need_not_observe() -> None:
     Fixed(1).observe([], None)  # type: ignore[arg-type]
 
 
-@pytest.mark.parametrize("name", POLICIES.names if REGISTERED else ())
+@pytest.mark.parametrize("name", POLICIES.names)
 def test_every_policy_tells_what_it_does_and_where_it_comes_from(name: str) -> None:
     entry = POLICIES.entry(name)
     assert entry.summary.endswith(".")

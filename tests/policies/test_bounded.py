@@ -2,12 +2,9 @@ from typing import Any
 
 import pytest
 
-from forerun.engine.methods import REGISTERED
 from forerun.policies.bounded import build
 
 from .rounds import chain, round_of
-
-assert REGISTERED
 
 
 def test_the_inner_policy_decides_between_the_bounds() -> None:

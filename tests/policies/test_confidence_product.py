@@ -17,7 +17,7 @@ def test_a_product_on_the_bound_goes_on() -> None:
     assert not build(product=0.25)().should_stop(chain(0.5, 0.5))
 
 
-def test_it_stops_behind_max_steps_however_sure() -> None:
+def test_it_stops_after_max_steps_however_sure() -> None:
     policy = build(max_steps=2)()
     assert [policy.should_stop([copied()] * n) for n in range(4)] == [False, False, True, True]
 

@@ -11,8 +11,8 @@ import pytest
 from forerun.core.cost import Cost, Point
 from forerun.core.values import Round
 from forerun.policies import fixed
-from forerun.policies.cost import SHARE, build, with_pace, worth
-from forerun.policies.pace import Pace, given
+from forerun.policies.cost import SHARE, build, with_costs, worth
+from forerun.policies.step_costs import StepCosts, given_costs
 
 from .rounds import chain, copied, recorded, round_of
 from .worlds import World, best_fixed, blind, mixed, rounds, speed, steady, varied
@@ -63,7 +63,7 @@ def test_worth_is_the_best_of_all_plans_where_none_pays() -> None:
     assert worth(0.5, [0.8, 0.8, 0.0], 2.0, 0.1, lambda rows: 1.0 + 0.2 * (rows > 3), length=2) == pytest.approx(-0.08)
 
 
-def test_tokens_behind_one_that_is_not_worth_its_own_draft_step_are_not_looked_at() -> None:
+def test_tokens_after_one_that_is_not_worth_its_own_draft_step_are_not_looked_at() -> None:
     def ahead() -> Iterator[float]:
         yield 0.2
         raise AssertionError("0.5 x 0.2 tokens for 2 x 0.3")
@@ -120,7 +120,7 @@ def test_trying_a_hopeless_drafter_costs_next_to_nothing() -> None:
     assert 0.2 * SHARE < lost / len(made[300:]) < 2 * SHARE
 
 
-def test_the_first_draft_behind_a_pause_does_not_tell_what_a_step_costs() -> None:
+def test_the_first_draft_after_a_pause_does_not_tell_what_a_step_costs() -> None:
     """It reads the prompt: a second, where a step takes a hundredth."""
     policy = build()()
     for seconds in (1.0, 0.01, 0.01):
@@ -201,8 +201,8 @@ def test_it_stops_at_max_steps_and_tries_again_after_rounds_without_a_draft() ->
 
 def test_a_callers_own_cost_curve_decides() -> None:
     flat, steep = (Cost("m", "r", "float32", "full", (Point(1, 0, 20.0), Point(9, 0, last))) for last in (20.0, 900.0))
-    assert not with_pace(lambda: given(flat, 2.0))().should_stop([])
-    assert with_pace(lambda: given(steep, 2.0))().should_stop([])
+    assert not with_costs(lambda: given_costs(flat, 2.0))().should_stop([])
+    assert with_costs(lambda: given_costs(steep, 2.0))().should_stop([])
 
 
 @pytest.mark.parametrize(
@@ -222,7 +222,7 @@ def test_an_option_out_of_range_is_told(options: dict[str, Any], message: str) -
 
 
 @final
-class SlowPace(Pace):
+class SlowPace(StepCosts):
     """Learning takes a while, in which nobody should read."""
 
     def __init__(self) -> None:
@@ -243,12 +243,12 @@ class SlowPace(Pace):
 
 
 def test_a_thread_waits_while_another_one_learns() -> None:
-    pace = SlowPace()
-    factory = with_pace(lambda: pace)
+    costs = SlowPace()
+    factory = with_costs(lambda: costs)
     thread = Thread(target=lambda: factory().observe([], round_of([], 0)))
     thread.start()
-    pace.learning.wait()
+    costs.learning.wait()
     factory().should_stop([])
     thread.join()
-    assert pace.overlaps
-    assert not any(pace.overlaps)
+    assert costs.overlaps
+    assert not any(costs.overlaps)

@@ -9,7 +9,7 @@ import torch
 from forerun import load
 from forerun.core.identity import Identity, Pair
 from forerun.core.values import Signals, Step
-from forerun.models.files.classifier_heads import LOOKAHEAD, HeadFile, write_head
+from forerun.models.files.classifier_heads import LOOKAHEAD, ClassifierHeadFile, write_classifier_head
 from forerun.policies.disco import build
 from forerun.testing import save_tiny_classifier, tiny_model
 
@@ -27,7 +27,7 @@ def classifier(tmp_path: Path) -> str:
         "out.weight": torch.ones(1, 1),
         "out.bias": torch.tensor([-104.0]),
     }
-    write_head(LOOKAHEAD, HeadFile(PAIR, weights, 0.5), tmp_path / "classifier")
+    write_classifier_head(LOOKAHEAD, ClassifierHeadFile(PAIR, weights, 0.5), tmp_path / "classifier")
     return str(tmp_path / "classifier")
 
 

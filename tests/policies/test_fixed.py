@@ -6,7 +6,7 @@ from forerun.policies.fixed import build
 from .rounds import chain
 
 
-def test_it_stops_behind_k_steps() -> None:
+def test_it_stops_after_k_steps() -> None:
     policy = build(k=3)()
     assert [policy.should_stop(chain(*[0.1] * n)) for n in range(5)] == [False, False, False, True, True]
 

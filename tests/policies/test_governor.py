@@ -7,15 +7,12 @@ import pytest
 
 from forerun.core.policy import LengthPolicy
 from forerun.core.values import Round
-from forerun.engine.methods import REGISTERED
 from forerun.engine.stats import Stats
 from forerun.policies import fixed
-from forerun.policies.governor import MEASURE_AGAIN, MEASURED_FIRST, PROBE, SHORTEST_REST, Account, build
+from forerun.policies.governor import MEASURE_AGAIN, MEASURED_FIRST, PROBE, SHORTEST_REST, LossAccount, build
 
 from .rounds import chain, round_of
 from .worlds import World, rounds, speed, steady, varied
-
-assert REGISTERED
 
 
 def observe(policy: LengthPolicy, seconds: float, accepted: int = 0, drafted: int = 3) -> bool:
@@ -157,13 +154,13 @@ def test_an_option_out_of_range_is_told(options: dict[str, Any], message: str) -
 def test_a_thread_waits_while_another_one_writes_the_account(monkeypatch: pytest.MonkeyPatch) -> None:
     factory, writing, overlaps = build(inner="fixed"), Event(), []
 
-    def learn(account: Account, round: Round) -> None:
+    def learn(account: LossAccount, round: Round) -> None:
         writing.set()
         sleep(0.02)
         writing.clear()
 
-    monkeypatch.setattr(Account, "learn", learn)
-    monkeypatch.setattr(Account, "holds_back", property(lambda account: overlaps.append(writing.is_set())))
+    monkeypatch.setattr(LossAccount, "learn", learn)
+    monkeypatch.setattr(LossAccount, "holds_back", property(lambda account: overlaps.append(writing.is_set())))
     thread = Thread(target=lambda: factory().observe([], timed(0, 0, 1.0)))
     thread.start()
     writing.wait()

@@ -63,7 +63,7 @@ def test_the_threshold_moves_with_the_sixth_pair_of_both_classes() -> None:
     assert not policy.should_stop([recorded(0.85)])
 
 
-def test_tokens_behind_the_first_rejected_one_teach_nothing() -> None:
+def test_tokens_after_the_first_rejected_one_teach_nothing() -> None:
     """The pairs: 0.9 right, then six times 0.5 wrong; the 0.1 are never looked at."""
     policy = build()()
     observe(policy, [0.9], 1)
@@ -92,7 +92,7 @@ def test_the_next_request_begins_anew_unless_told_to_go_on(carry: bool) -> None:
     assert make().should_stop([recorded(0.85)]) == carry
 
 
-def test_it_stops_behind_max_steps_and_never_before_the_first() -> None:
+def test_it_stops_after_max_steps_and_never_before_the_first() -> None:
     policy = build(max_steps=2)()
     assert [policy.should_stop([recorded(1.0)] * n) for n in range(3)] == [False, False, True]
 

@@ -5,7 +5,7 @@ from forerun.policies.threshold import build
 from .rounds import chain
 
 
-def test_it_stops_behind_the_first_unlikely_token_and_keeps_it() -> None:
+def test_it_stops_after_the_first_unlikely_token_and_keeps_it() -> None:
     policy = build(confidence=0.4)()
     assert not policy.should_stop([])
     assert not policy.should_stop(chain(0.9, 0.5))
@@ -20,7 +20,7 @@ def test_a_token_on_the_threshold_goes_on() -> None:
     assert not build(confidence=0.5)().should_stop(chain(0.5))
 
 
-def test_it_stops_behind_max_steps_however_sure() -> None:
+def test_it_stops_after_max_steps_however_sure() -> None:
     policy = build(confidence=0.4, max_steps=2)()
     assert [policy.should_stop(chain(*[0.99] * n)) for n in range(4)] == [False, False, True, True]
 

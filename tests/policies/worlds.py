@@ -17,7 +17,7 @@ Drafted = Sequence[tuple[float | None, bool]]  # confidence, None for a copied t
 
 @dataclass(frozen=True)
 class World:
-    """requests[i][j] is the draft behind token j of an answer; step and verify are seconds."""
+    """requests[i][j] is the draft after token j of an answer; step and verify are seconds."""
 
     requests: Sequence[Sequence[Drafted]]
     step: float

@@ -76,7 +76,7 @@ def first_half() -> Any:
 
 @pytest.fixture(scope="module")
 def untrained(tmp_path_factory: pytest.TempPathFactory) -> str:
-    """An exit adapter behind the last layer, begun from the model's own."""
+    """An exit adapter after the last layer, begun from the model's own."""
     path = tmp_path_factory.mktemp("adapters") / "untrained"
     return str(save_tiny_adapter(path, reference(), 30, "state+token", tokenizer=tokenizer()))
 

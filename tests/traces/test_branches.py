@@ -17,7 +17,7 @@ HEADER = TraceHeader(
     "tiny", Pair(Identity("llama", 4, 32, 97, "0" * 16), "drafter"), "tree", {}, 2, 2, 64, False, 1, None, {}
 )
 SIGNALS = Signals(0.5, 0.5, 1.25, (0.5, 0.25))
-# 5 and 6 behind the pending token, 7 behind 5, 7 and 8 behind 6
+# 5 and 6 after the pending token, 7 after 5, 7 and 8 after 6
 LEVELS = (
     Level((5, 6), (-1, -1), SIGNALS, (1,)),
     Level((7, 7, 8), (0, 1, 1), None, (2,), merged=1, saved=1),
@@ -39,7 +39,7 @@ def test_the_path_is_that_of_the_answer(follow: tuple[int, ...], path: tuple[int
     assert branches_of(LEVELS, (), follow).path == path
 
 
-def test_a_level_behind_which_nothing_came_ends_the_path() -> None:
+def test_a_level_after_which_nothing_came_ends_the_path() -> None:
     assert branches_of(LEVELS[:1], (3,), (5, 7)) == Branches(LEVELS[:1], (0,), (3,))
     assert branches_of((), (1,), (5, 7)).path == ()
 

@@ -9,6 +9,8 @@ from typing import Any
 
 import pytest
 import torch
+from tune.traced import NEW, PROMPTS, asked, engine_with, header_of, model, traced
+from tune.trees import WIDE, branching, chain_of
 
 import forerun
 from forerun.core.drafter import Drafter
@@ -17,9 +19,6 @@ from forerun.policies.base import signals_of
 from forerun.testing import save_tiny, tiny_model
 from forerun.traces.read import read_trace
 from forerun.traces.record import read_prompts, trace
-
-from ..tune.traced import NEW, PROMPTS, asked, engine_with, header_of, model, traced
-from ..tune.trees import WIDE, branching, chain_of
 
 
 @pytest.fixture(scope="module")
@@ -50,7 +49,7 @@ def test_answers_are_those_of_plain_decoding(engine: forerun.Engine, tmp_path: P
         assert by_prompt[prompt].room == NEW
 
 
-def test_at_every_position_the_draft_is_what_the_drafter_writes_behind_the_text(
+def test_at_every_position_the_draft_is_what_the_drafter_writes_after_the_text(
     engine: forerun.Engine, tmp_path: Path
 ) -> None:
     made = traced(engine, tmp_path / "t.jsonl")
@@ -100,7 +99,7 @@ def test_a_batch_writes_the_same_as_one_after_the_other(tmp_path: Path) -> None:
     assert drafts_of(tmp_path / "one") == drafts_of(tmp_path / "four")
 
 
-def test_a_killed_run_goes_on_behind_the_last_whole_answer(engine: forerun.Engine, tmp_path: Path) -> None:
+def test_a_killed_run_goes_on_after_the_last_whole_answer(engine: forerun.Engine, tmp_path: Path) -> None:
     whole, cut = tmp_path / "whole.jsonl", tmp_path / "cut.jsonl"
     traced(engine, whole)
     lines = whole.read_bytes().splitlines(keepends=True)
@@ -236,5 +235,5 @@ def test_prompts_are_taken_by_category_without_long_and_equal_ones(tmp_path: Pat
     assert lengths(None, 0) == [("qa", 3), ("qa", 9), ("qa", 5), ("rag", 4), ("rag", 6)]
     assert lengths(1, 0) == [("qa", 3), ("rag", 4)]
     assert lengths(2, 1) == [("qa", 9), ("qa", 5), ("rag", 6)]
-    with pytest.raises(ValueError, match="holds no prompt of at most 20 tokens behind the first 3 of a category"):
+    with pytest.raises(ValueError, match="holds no prompt of at most 20 tokens after the first 3 of a category"):
         lengths(None, 3)

@@ -24,8 +24,9 @@ from forerun.train.distil.adapter import AdapterStudent, new_adapter, shape_like
 from forerun.train.distil.adapter_block import ExitAdapter
 from forerun.train.distil.data import DistilBatch, DistilData
 from forerun.train.distil.frozen import Frozen, frozen_of
-from forerun.train.distil.loop import DistilRecipe, Progress, Training
+from forerun.train.distil.loop import Progress, Training
 from forerun.train.distil.loss import Chosen
+from forerun.train.distil.recipe import DistilRecipe
 from forerun.train.distil.run import DistilRun
 
 LAYERS = 4
@@ -121,7 +122,7 @@ def adapter_of(learning: Training) -> ExitAdapter:
 
 
 class Killed(BaseException):
-    """Nothing is cleaned up behind it, as behind a kill."""
+    """Nothing is cleaned up after it, as after a kill."""
 
 
 def killed_at(step: int, start: Callable[[Callable[[Progress], None]], Any], monkeypatch: pytest.MonkeyPatch) -> None:
@@ -132,7 +133,7 @@ def killed_at(step: int, start: Callable[[Callable[[Progress], None]], Any], mon
             raise Killed
 
     with monkeypatch.context() as patched:
-        patched.setattr("forerun.train.workplace.Workplace.sweep", lambda self: None)
+        patched.setattr("forerun.train.output_folder.OutputFolder.sweep", lambda self: None)
         with pytest.raises(Killed):
             start(kill)
 

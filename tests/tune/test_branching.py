@@ -9,17 +9,17 @@ import pytest
 
 from forerun.core.cost import Cost, Point
 from forerun.tune.branching import grown, prices_of
-from forerun.tune.candidates import BRANCHED, Way, branched_ways, exit_ways
+from forerun.tune.candidates import BRANCHED, DrafterConfig, branched_configs, exit_configs
 
-EXIT = exit_ways(4)[0]
-# behind the pending token 5 is likely, 6 less so; behind the answer's first token 7 and 8 are equally likely
+EXIT = exit_configs(4)[0]
+# after the pending token 5 is likely, 6 less so; after the answer's first token 7 and 8 are equally likely
 RANKINGS = [[(5, 0.6), (6, 0.3), (9, 0.1)], [(7, 0.5), (8, 0.5)], [(4, 1.0)]]
 FREE = (0.0,) * 30
 
 
-def way_of(method: str = "tree", **options: Any) -> Way:
-    (way, *_) = branched_ways((method,), [EXIT])
-    return replace(way, options={**way.options, "n": 2, **options})
+def way_of(method: str = "tree", **options: Any) -> DrafterConfig:
+    (config, *_) = branched_configs((method,), [EXIT])
+    return replace(config, options={**config.options, "n": 2, **options})
 
 
 def test_levels_are_grown_as_the_drafter_grows_them() -> None:
@@ -50,7 +50,7 @@ def test_a_level_whose_children_are_all_too_dear_is_a_forward_in_vain() -> None:
     assert draft.left == (1,)
 
 
-def test_a_graph_drops_unlikely_siblings_and_does_not_go_on_behind_unlikely_tokens() -> None:
+def test_a_graph_drops_unlikely_siblings_and_does_not_go_on_after_unlikely_tokens() -> None:
     draft = grown(RANKINGS, (5, 7, 4), way_of("graph", sibling=0.5, leaf=0.4), FREE)
 
     assert [level.tokens for level in draft.levels] == [(5, 6), (7, 8), (4, 4)], "6 is below leaf"
@@ -60,7 +60,7 @@ def test_a_graph_drops_unlikely_siblings_and_does_not_go_on_behind_unlikely_toke
 @pytest.mark.parametrize("method", BRANCHED)
 def test_prices_are_those_of_the_kept_costs_and_the_ways_own_least(method: str) -> None:
     cost = Cost("tiny", "HFRunner", "float32", "full", (Point(1, 0, 10.0), Point(9, 0, 18.0)))
-    (way, *_) = branched_ways((method,), [EXIT])
+    (config, *_) = branched_configs((method,), [EXIT])
 
-    assert prices_of(way, None) == (0.05,) * 4
-    assert prices_of(way, cost) == pytest.approx((0.1,) * 4)
+    assert prices_of(config, None) == (0.05,) * 4
+    assert prices_of(config, cost) == pytest.approx((0.1,) * 4)

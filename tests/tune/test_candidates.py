@@ -16,23 +16,23 @@ from forerun.tune.candidates import (
     METHODS,
     NGRAMS,
     OFF,
-    OFF_WAY,
+    OFF_CONFIG,
     SHAPES,
     Candidate,
     Chosen,
-    Way,
-    branched_ways,
-    carved_ways,
-    exit_ways,
-    first_ways,
-    hybrid_ways,
-    lookup_ways,
-    skip_ways,
+    DrafterConfig,
+    branched_configs,
+    carved_configs,
+    exit_configs,
+    first_configs,
+    hybrid_configs,
+    lookup_configs,
+    skip_configs,
     with_rules,
 )
 
-EXIT = exit_ways(4)[0]
-LOOKUP = lookup_ways()[0]
+EXIT = exit_configs(4)[0]
+LOOKUP = lookup_configs()[0]
 
 
 def test_an_unknown_method_is_refused_with_the_known_ones() -> None:
@@ -46,19 +46,19 @@ def test_no_method_at_all_is_refused() -> None:
 
 
 def test_methods_take_turns() -> None:
-    ways = first_ways(Chosen(("lookup", "exit", "draft-model"), ("small",)), 8, 100, "")
+    configs = first_configs(Chosen(("lookup", "exit", "draft-model"), ("small",)), 8, 100, "")
 
-    assert [way.method for way in ways[:5]] == ["lookup", "exit", "draft-model", "lookup", "exit"]
+    assert [config.method for config in configs[:5]] == ["lookup", "exit", "draft-model", "lookup", "exit"]
 
 
 def test_only_the_chosen_methods_are_offered() -> None:
     chosen = Chosen(("adapter",), ("small",), ("there",))
 
-    assert [way.method for way in first_ways(chosen, 8, 100, "")] == ["adapter"]
+    assert [config.method for config in first_configs(chosen, 8, 100, "")] == ["adapter"]
 
 
 def test_skip_sets_and_hybrids_wait_for_measurements() -> None:
-    assert first_ways(Chosen(("skip", "hybrid")), 8, 100, "") == []
+    assert first_configs(Chosen(("skip", "hybrid")), 8, 100, "") == []
 
 
 @pytest.mark.parametrize(
@@ -66,24 +66,24 @@ def test_skip_sets_and_hybrids_wait_for_measurements() -> None:
     [(1, []), (2, [1]), (4, [1, 2, 3]), (12, list(range(1, 10))), (30, [1, 3, 6, 8, 10, 13, 15, 17, 20, 22])],
 )
 def test_exits_are_spread_over_the_first_three_quarters(layers: int, expected: list[int]) -> None:
-    assert [way.options["exit_layer"] for way in exit_ways(layers)] == expected
+    assert [config.options["exit_layer"] for config in exit_configs(layers)] == expected
 
 
 def test_lookup_is_offered_with_several_lengths_of_ngrams() -> None:
-    assert [(way.options["max_ngram"], way.options["min_ngram"]) for way in lookup_ways()] == list(NGRAMS)
+    assert [(config.options["max_ngram"], config.options["min_ngram"]) for config in lookup_configs()] == list(NGRAMS)
 
 
 @pytest.mark.parametrize(
     ("own", "expected"), [("", ["int4", "int8"]), ("bf16", ["int4", "int8"]), ("int8", ["int4"]), ("int4", [])]
 )
 def test_drafts_have_smaller_weights_than_the_model(own: str, expected: list[str]) -> None:
-    assert [way.options["weights"] for way in carved_ways(100, own)] == expected
+    assert [config.options["weights"] for config in carved_configs(100, own)] == expected
 
 
 def test_a_large_vocabulary_is_offered_carved_too_with_its_text() -> None:
-    ways = carved_ways(49152, "int8", "words.txt")
+    configs = carved_configs(49152, "int8", "words.txt")
 
-    assert [dict(way.options) for way in ways] == [
+    assert [dict(config.options) for config in configs] == [
         {"weights": "int4"},
         {"weights": "int4", "vocabulary": 8192, "vocabulary_text": "words.txt"},
     ]
@@ -92,46 +92,46 @@ def test_a_large_vocabulary_is_offered_carved_too_with_its_text() -> None:
 def test_a_set_that_skips_nothing_is_no_way() -> None:
     plans = {"nothing": LayerPlan(), "some": LayerPlan.skip(4, (2, 1), (3,))}
 
-    (way,) = skip_ways(plans)
+    (config,) = skip_configs(plans)
 
-    assert (way.name, way.options) == ("skip some", {"skip_attention": (1, 2), "skip_mlp": (3,)})
+    assert (config.name, config.options) == ("skip some", {"skip_attention": (1, 2), "skip_mlp": (3,)})
 
 
 def test_a_hybrid_is_less_simple_than_its_parts() -> None:
-    (way,) = hybrid_ways(LOOKUP, [EXIT])
+    (config,) = hybrid_configs(LOOKUP, [EXIT])
 
-    assert way.options == {"then": "self", "max_ngram": 2, "min_ngram": 1, "exit_layer": 1}
-    assert way.rank > max(LOOKUP.rank, EXIT.rank)
+    assert config.options == {"then": "self", "max_ngram": 2, "min_ngram": 1, "exit_layer": 1}
+    assert config.rank > max(LOOKUP.rank, EXIT.rank)
 
 
 def test_trees_and_graphs_take_their_inner_drafters_options_in_several_sizes() -> None:
-    ways = branched_ways(("tree", "graph"), [EXIT])
+    configs = branched_configs(("tree", "graph"), [EXIT])
 
-    assert [way.method for way in ways] == ["tree"] * len(SHAPES) + ["graph"] * len(SHAPES)
-    assert [(way.options["n"], way.options["budget"]) for way in ways] == list(SHAPES) * 2
-    assert ways[0].name == "tree of exit 1, 2 a node, 4 in all"
-    assert {way.options["of"] for way in ways} == {"self"}
-    assert {way.options["exit_layer"] for way in ways} == {1}
-    assert all(way.parts == (EXIT,) for way in ways)
+    assert [config.method for config in configs] == ["tree"] * len(SHAPES) + ["graph"] * len(SHAPES)
+    assert [(config.options["n"], config.options["budget"]) for config in configs] == list(SHAPES) * 2
+    assert configs[0].name == "tree of exit 1, 2 a node, 4 in all"
+    assert {config.options["of"] for config in configs} == {"self"}
+    assert {config.options["exit_layer"] for config in configs} == {1}
+    assert all(config.parts == (EXIT,) for config in configs)
 
 
 @pytest.mark.parametrize("method", BRANCHED)
 def test_only_the_chosen_of_trees_and_graphs_are_offered(method: str) -> None:
-    assert {way.method for way in branched_ways((method, "lookup"), [EXIT])} == {method}
-    assert branched_ways(("lookup",), [EXIT]) == []
+    assert {config.method for config in branched_configs((method, "lookup"), [EXIT])} == {method}
+    assert branched_configs(("lookup",), [EXIT]) == []
 
 
 def test_a_tree_is_less_simple_than_what_it_branches_and_a_graph_than_a_tree() -> None:
-    tree, graph = (branched_ways((method,), [EXIT])[0] for method in BRANCHED)
+    tree, graph = (branched_configs((method,), [EXIT])[0] for method in BRANCHED)
 
-    assert EXIT.rank < hybrid_ways(LOOKUP, [EXIT])[0].rank < tree.rank < graph.rank
+    assert EXIT.rank < hybrid_configs(LOOKUP, [EXIT])[0].rank < tree.rank < graph.rank
 
 
 def test_a_tree_gets_its_depth_and_no_rule() -> None:
-    tree = branched_ways(("tree",), [EXIT])[0]
+    tree = branched_configs(("tree",), [EXIT])[0]
     found = with_rules([(tree, 3), (EXIT, 2)], 9)
 
-    assert [(one.way.method, one.policy) for one in found] == [
+    assert [(one.config.method, one.policy) for one in found] == [
         ("tree", "fixed"),
         ("exit", "fixed"),
         ("exit", "cost"),
@@ -140,10 +140,10 @@ def test_a_tree_gets_its_depth_and_no_rule() -> None:
 
 
 def test_nothing_is_simpler_than_off() -> None:
-    offered = first_ways(Chosen(METHODS, ("small",), ("there",)), 8, 49152, "")
+    offered = first_configs(Chosen(METHODS, ("small",), ("there",)), 8, 49152, "")
 
-    assert all(OFF_WAY.rank < way.rank for way in offered)
-    assert {way.method for way in offered} == set(METHODS) - {"skip", "hybrid", "tree", "graph"}
+    assert all(OFF_CONFIG.rank < config.rank for config in offered)
+    assert {config.method for config in offered} == set(METHODS) - {"skip", "hybrid", "tree", "graph"}
 
 
 def test_a_fixed_length_is_simpler_than_a_rule_and_a_rule_than_another_way() -> None:
@@ -153,7 +153,7 @@ def test_a_fixed_length_is_simpler_than_a_rule_and_a_rule_than_another_way() -> 
 
 
 def test_every_way_gets_its_length_before_any_gets_a_rule() -> None:
-    names = [(one.way.name, one.policy) for one in with_rules([(LOOKUP, 4), (EXIT, 2)], 4)]
+    names = [(one.config.name, one.policy) for one in with_rules([(LOOKUP, 4), (EXIT, 2)], 4)]
 
     assert names == [
         (LOOKUP.name, "fixed"),
@@ -165,18 +165,18 @@ def test_every_way_gets_its_length_before_any_gets_a_rule() -> None:
 
 @pytest.mark.parametrize("count", [1, 2, 3, 9])
 def test_there_are_no_more_candidates_than_wanted(count: int) -> None:
-    ways = [(Way(f"w{n}", "exit", "self", {"exit_layer": n}), 3) for n in range(1, 4)]
+    configs = [(DrafterConfig(f"w{n}", "exit", "self", {"exit_layer": n}), 3) for n in range(1, 4)]
 
-    assert len(with_rules(ways, count)) == count
+    assert len(with_rules(configs, count)) == count
 
 
 @pytest.mark.parametrize(
     "candidate",
     [
         OFF,
-        Candidate(skip_ways({"s": LayerPlan.skip(4, (1,))})[0], "fixed", {"k": 3}),
-        Candidate(hybrid_ways(LOOKUP, [EXIT])[0], "governor"),
-        *(Candidate(way, "fixed", {"k": 3}) for way in branched_ways(("tree", "graph"), [EXIT])[::3]),
+        Candidate(skip_configs({"s": LayerPlan.skip(4, (1,))})[0], "fixed", {"k": 3}),
+        Candidate(hybrid_configs(LOOKUP, [EXIT])[0], "governor"),
+        *(Candidate(config, "fixed", {"k": 3}) for config in branched_configs(("tree", "graph"), [EXIT])[::3]),
     ],
 )
 def test_a_candidate_becomes_a_system_that_runs(candidate: Candidate, tmp_path: Path) -> None:

@@ -7,7 +7,15 @@ import pytest
 import forerun
 from forerun.errors import UnsupportedOption
 from forerun.testing import save_tiny, tiny_model
-from forerun.tune.candidates import OFF, Candidate, Way, branched_ways, exit_ways, hybrid_ways, lookup_ways
+from forerun.tune.candidates import (
+    OFF,
+    Candidate,
+    DrafterConfig,
+    branched_configs,
+    exit_configs,
+    hybrid_configs,
+    lookup_configs,
+)
 from forerun.tune.engines import Engines
 
 IDS = [5, 6, 7, 5, 6, 7, 5]
@@ -20,18 +28,20 @@ def engines() -> Engines:
 
 def test_every_candidate_writes_what_the_plain_engine_writes(engines: Engines) -> None:
     plain = engines.plain.generate(IDS, max_new_tokens=12).ids
-    ways = [lookup_ways()[0], exit_ways(4)[2]]
+    configs = [lookup_configs()[0], exit_configs(4)[2]]
 
-    for way in [*ways, *hybrid_ways(ways[0], ways[1:])]:
+    for config in [*configs, *hybrid_configs(configs[0], configs[1:])]:
         for policy in ("fixed", "cost", "governor"):
-            result = engines.of(Candidate(way, policy)).generate(IDS, max_new_tokens=12)
+            result = engines.of(Candidate(config, policy)).generate(IDS, max_new_tokens=12)
             assert result.ids == plain
 
 
-@pytest.mark.parametrize("way", branched_ways(("tree", "graph"), [exit_ways(4)[2]]), ids=lambda way: way.name)
-def test_a_tree_drafts_as_the_registered_one_with_its_options(engines: Engines, way: Way) -> None:
-    own = engines.of(Candidate(way, "fixed", {"k": 3}))
-    registered = engines.plain.using(way.drafter, drafter_options=way.options, policy_options={"k": 3})
+@pytest.mark.parametrize(
+    "config", branched_configs(("tree", "graph"), [exit_configs(4)[2]]), ids=lambda config: config.name
+)
+def test_a_tree_drafts_as_the_registered_one_with_its_options(engines: Engines, config: DrafterConfig) -> None:
+    own = engines.of(Candidate(config, "fixed", {"k": 3}))
+    registered = engines.plain.using(config.drafter, drafter_options=config.options, policy_options={"k": 3})
     one, other = (engine.generate(IDS, max_new_tokens=12) for engine in (own, registered))
 
     assert one.ids == other.ids
@@ -44,24 +54,24 @@ def test_off_drafts_nothing(engines: Engines) -> None:
 
 
 def test_a_candidate_has_one_engine_so_that_its_policy_keeps_what_it_learnt(engines: Engines) -> None:
-    candidate = Candidate(exit_ways(4)[0], "cost")
+    candidate = Candidate(exit_configs(4)[0], "cost")
 
-    assert engines.of(candidate) is engines.of(Candidate(exit_ways(4)[0], "cost"))
+    assert engines.of(candidate) is engines.of(Candidate(exit_configs(4)[0], "cost"))
 
 
 def test_a_draft_model_is_opened_once_for_all_that_use_it(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     draft = str(save_tiny(tmp_path / "draft", num_hidden_layers=1))
     engines = Engines(forerun.load(str(save_tiny(tmp_path / "target"))))
-    way = Way("draft model", "draft-model", "draft_model", {"model": draft})
+    config = DrafterConfig("draft model", "draft-model", "draft_model", {"model": draft})
     opened: list[str] = []
     real = forerun.engine.engine.open_model
     monkeypatch.setattr(
         forerun.engine.engine, "open_model", lambda name, **kw: (opened.append(str(name)), real(name, **kw))[1]
     )
 
-    for candidate in (Candidate(way, "fixed", {"k": 2}), Candidate(way, "cost")):
+    for candidate in (Candidate(config, "fixed", {"k": 2}), Candidate(config, "cost")):
         engines.of(candidate)
-    for other in [*hybrid_ways(lookup_ways()[0], [way]), *branched_ways(("tree", "graph"), [way])]:
+    for other in [*hybrid_configs(lookup_configs()[0], [config]), *branched_configs(("tree", "graph"), [config])]:
         engines.of(Candidate(other, "fixed"))
 
     assert opened == [draft]
@@ -69,4 +79,4 @@ def test_a_draft_model_is_opened_once_for_all_that_use_it(tmp_path: Path, monkey
 
 def test_a_way_that_cannot_be_taken_is_refused(engines: Engines) -> None:
     with pytest.raises(UnsupportedOption):
-        engines.of_way(Way("int4", "carved", "self", {"weights": "int4"}))
+        engines.of_config(DrafterConfig("int4", "carved", "self", {"weights": "int4"}))

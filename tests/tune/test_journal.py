@@ -71,7 +71,7 @@ def test_the_time_spent_goes_on_where_it_was_written_down_last(journal: Journal,
         assert other.spent == 7
 
 
-def test_nothing_is_measured_behind_the_time_but_what_is_known_is_given(journal: Journal, clock: Clock) -> None:
+def test_nothing_is_measured_after_the_time_but_what_is_known_is_given(journal: Journal, clock: Clock) -> None:
     journal.kept("way", "lookup", lambda: {"rate": 0.5})
     clock.seconds += 10
 

@@ -17,7 +17,7 @@ def plain() -> forerun.Engine:
     return forerun.load(tiny_model("llama"))
 
 
-def test_forwards_are_timed_by_rows_behind_a_prompt(plain: forerun.Engine) -> None:
+def test_forwards_are_timed_by_rows_after_a_prompt(plain: forerun.Engine) -> None:
     cost = ThisMachine().verify_cost(plain, 20)
 
     assert (cost.rows, cost.prefixes, cost.plan) == (ROWS, (20,), "full")
@@ -48,7 +48,7 @@ def test_a_probe_drafts_a_few_tokens_a_round(plain: forerun.Engine, monkeypatch:
     assert used == [{"policy_options": {"k": PROBED_LENGTH}}]
 
 
-def test_an_answer_is_timed_behind_its_first_token(plain: forerun.Engine) -> None:
+def test_an_answer_is_timed_after_its_first_token(plain: forerun.Engine) -> None:
     sample = ThisMachine().answer(plain.using("self", drafter_options={"exit_layer": 3}), "exit 3", IDS, 9)
 
     assert sample.decoded == 8

@@ -6,7 +6,7 @@ import pytest
 
 from forerun.tune.plots import frontier, write_plots
 from forerun.tune.report import report_of
-from forerun.tune.skipping.sets import Sets
+from forerun.tune.skipping.skip_sets import SkipSets
 
 from .test_report import DAMAGES, LOOKUP, OFF, TRIED, outcome
 
@@ -20,7 +20,7 @@ PNG = b"\x89PNG"
 
 
 def test_pictures_are_written_for_what_there_are_numbers_for(tmp_path: Path) -> None:
-    sets = Sets(damages=DAMAGES, tried=[TRIED], curve=CURVE)
+    sets = SkipSets(harms=DAMAGES, tried=[TRIED], curve=CURVE)
 
     written = write_plots(report_of(outcome(LOOKUP, LOOKUP, sets=sets)), tmp_path / "report")
 
@@ -29,13 +29,13 @@ def test_pictures_are_written_for_what_there_are_numbers_for(tmp_path: Path) -> 
 
 
 def test_without_exits_and_skip_sets_their_pictures_are_left_out(tmp_path: Path) -> None:
-    found = outcome(LOOKUP, LOOKUP, sets=Sets(), screened=[])
+    found = outcome(LOOKUP, LOOKUP, sets=SkipSets(), screened=[])
 
     assert [path.name for path in write_plots(report_of(found), tmp_path)] == ["systems.png"]
 
 
 def test_a_search_that_timed_nothing_still_has_its_curve(tmp_path: Path) -> None:
-    found = outcome(OFF, OFF, sets=Sets(curve=CURVE))
+    found = outcome(OFF, OFF, sets=SkipSets(curve=CURVE))
 
     assert "less_is_more.png" in [path.name for path in write_plots(report_of(found), tmp_path)]
 

@@ -8,17 +8,17 @@ from typing import Any
 import pytest
 
 from forerun.core.cost import Cost, Point
-from forerun.tune.candidates import OFF, Candidate, Way, branched_ways
+from forerun.tune.candidates import OFF, Candidate, DrafterConfig, branched_configs
 from forerun.tune.machine import Sample
 from forerun.tune.report import measured, report_of, summary
 from forerun.tune.run import Outcome
 from forerun.tune.screening import LENGTHS, Screened
 from forerun.tune.skipping.match_rate import Recorded
-from forerun.tune.skipping.sets import Sets
+from forerun.tune.skipping.skip_sets import SkipSets
 from forerun.tune.trials import Standings
 
-LOOKUP = Candidate(Way("lookup 1..3", "lookup", "lookup"), "fixed", {"k": 3})
-EXIT = Candidate(Way("exit 3", "exit", "self", {"exit_layer": 3}), "fixed", {"k": 2})
+LOOKUP = Candidate(DrafterConfig("lookup 1..3", "lookup", "lookup"), "fixed", {"k": 3})
+EXIT = Candidate(DrafterConfig("exit 3", "exit", "self", {"exit_layer": 3}), "fixed", {"k": 2})
 DAMAGES = {"attention 0": 0.5, "mlp 0": 0.9, "attention 1": 0.05, "mlp 1": 0.2}
 TRIED = {
     "name": "greedy 1",
@@ -55,11 +55,11 @@ def outcome(winner: Candidate, tried: Candidate, **changes: Any) -> Outcome:
         "winner": winner,
         "tried": tried,
         "screened": [
-            Screened(LOOKUP.way, 0.4, 0.6, 0.0, tuple([1.1] * len(LENGTHS))),
-            Screened(EXIT.way, 1.0, 0.7, 0.4, (1.2, *[0.9] * (len(LENGTHS) - 1))),
+            Screened(LOOKUP.config, 0.4, 0.6, 0.0, tuple([1.1] * len(LENGTHS))),
+            Screened(EXIT.config, 1.0, 0.7, 0.4, (1.2, *[0.9] * (len(LENGTHS) - 1))),
         ],
         "impossible": {"int4": "no small weights here"},
-        "sets": Sets(damages=DAMAGES, tried=[NOTHING, TRIED]),
+        "sets": SkipSets(harms=DAMAGES, tried=[NOTHING, TRIED]),
         "trials": standings(own, [fast() for _ in range(4)]),
         "held_out": None if tried == OFF else standings(own, [fast() for _ in range(3)]),
         "answers": [Recorded((1, 2, 3, 4), 3)],
@@ -80,23 +80,23 @@ def test_the_summary_says_what_was_tried_and_what_won_by_how_much() -> None:
 
 
 def test_the_summary_says_what_bounds_the_winner() -> None:
-    (bound,) = (sentence for sentence in summary(outcome(LOOKUP, LOOKUP)) if sentence.startswith("What bounds it"))
+    (bound,) = (sentence for sentence in summary(outcome(LOOKUP, LOOKUP)) if sentence.startswith("What limits it"))
 
     assert "a round gives 2.00 tokens and takes 1.20 plain steps to verify and 0.30 to draft" in bound
     assert "With free drafts it would be 1.67 x, with free width 1.54 x, with every guess right 2.00 x" in bound
     assert bound.endswith("above all, too many guesses are wrong.")
 
 
-TREE = Candidate(branched_ways(("tree",), [EXIT.way])[1], "fixed", {"k": 3})
+TREE = Candidate(branched_configs(("tree",), [EXIT.config])[1], "fixed", {"k": 3})
 
 
 def test_the_summary_says_what_trees_promise_beside_their_inner_drafter() -> None:
-    screened = [*outcome(LOOKUP, LOOKUP).screened, Screened(TREE.way, 1.0, 0.8, 0.4, tuple([1.05] * len(LENGTHS)))]
+    screened = [*outcome(LOOKUP, LOOKUP).screened, Screened(TREE.config, 1.0, 0.8, 0.4, tuple([1.05] * len(LENGTHS)))]
 
     said = list(summary(outcome(LOOKUP, LOOKUP, screened=screened)))
 
     assert (
-        "Guessing several continuations at once promised 1.05 x at best by screening (tree of exit 3, 3 a node, 8 in all), "
+        "Drafting several continuations at once promised 1.05 x at best by screening (tree of exit 3, 3 a node, 8 in all), "
         "and a single one of the same drafter 1.20 x."
     ) in said
 
@@ -106,7 +106,7 @@ def test_without_trees_nothing_is_said_of_them() -> None:
 
 
 def test_wrong_guesses_do_not_bound_a_tree() -> None:
-    (bound,) = (sentence for sentence in summary(outcome(TREE, TREE)) if sentence.startswith("What bounds it"))
+    (bound,) = (sentence for sentence in summary(outcome(TREE, TREE)) if sentence.startswith("What limits it"))
 
     assert "every guess" not in bound
     assert bound.endswith("with free width 1.54 x: above all, drafting costs too much.")
@@ -132,8 +132,8 @@ def test_self_speculation_that_loses_is_told_with_its_numbers() -> None:
     said = " ".join(summary(outcome(LOOKUP, LOOKUP)))
 
     assert (
-        "the best plan, exit 3, says the model's next token in 70.0% of the places at 0.40 of a plain step, which promises "
-        "1.20 x" in said
+        "the best plan, exit 3, predicts the model's next token in 70.0% of the positions at 0.40 of a plain step, which "
+        "promises 1.20 x" in said
     )
     assert "single sublayer, of 4 tried, loses 5.0% of the tokens at least (attention 1), 50.0% in the middle" in said
     assert "and 90.0% at most (mlp 0)" in said
@@ -144,7 +144,7 @@ def test_self_speculation_that_loses_is_told_with_its_numbers() -> None:
 
 
 def test_skip_sets_that_were_not_worth_timing_are_told_too() -> None:
-    screened = Sets(damages=DAMAGES, tried=[NOTHING, {**TRIED, "screened": True, "skipped": 2}])
+    screened = SkipSets(harms=DAMAGES, tried=[NOTHING, {**TRIED, "screened": True, "skipped": 2}])
 
     said = " ".join(summary(outcome(LOOKUP, LOOKUP, sets=screened)))
 
@@ -155,7 +155,7 @@ def test_skip_sets_that_were_not_worth_timing_are_told_too() -> None:
 
 
 def test_a_timed_set_is_told_before_one_that_only_promised() -> None:
-    sets = Sets(tried=[{**TRIED, "name": "promise", "screened": True, "value": 0.001}, TRIED])
+    sets = SkipSets(tried=[{**TRIED, "name": "promise", "screened": True, "value": 0.001}, TRIED])
 
     assert sets.best == TRIED
     assert any("the fastest was greedy 1" in one for one in summary(outcome(LOOKUP, LOOKUP, sets=sets)))
@@ -163,7 +163,7 @@ def test_a_timed_set_is_told_before_one_that_only_promised() -> None:
 
 def test_what_could_not_be_tried_is_told_by_its_reason() -> None:
     reasons = {f"exit {layer}": "no time was left" for layer in range(6)} | {"int4": "no small weights here."}
-    sets = Sets(reason="no time was left")
+    sets = SkipSets(reason="no time was left")
 
     said = [
         one for one in summary(outcome(LOOKUP, LOOKUP, impossible=reasons, sets=sets)) if one.startswith("Not tried")
@@ -176,14 +176,14 @@ def test_what_could_not_be_tried_is_told_by_its_reason() -> None:
 
 
 def test_skip_sets_that_nobody_asked_for_are_not_missed() -> None:
-    found = outcome(LOOKUP, LOOKUP, impossible={}, sets=Sets(reason="not asked for"))
+    found = outcome(LOOKUP, LOOKUP, impossible={}, sets=SkipSets(reason="not asked for"))
 
     assert not any(one.startswith("Not tried") for one in summary(found))
 
 
 @pytest.mark.parametrize(("speedup", "words"), [(0.9, "doesn't pay here"), (1.2, "was not the best here")])
 def test_self_speculation_pays_or_not_by_its_promise(speedup: float, words: str) -> None:
-    found = outcome(LOOKUP, LOOKUP, screened=[Screened(EXIT.way, 1.0, 0.7, 0.4, tuple([speedup] * len(LENGTHS)))])
+    found = outcome(LOOKUP, LOOKUP, screened=[Screened(EXIT.config, 1.0, 0.7, 0.4, tuple([speedup] * len(LENGTHS)))])
 
     assert any(words in sentence for sentence in summary(found))
 
@@ -209,7 +209,7 @@ def test_off_on_held_out_prompts_says_who_was_ahead_before() -> None:
 def test_off_without_a_rival_says_so() -> None:
     alone = outcome(OFF, OFF, trials=Standings((OFF,)), screened=[])
 
-    assert list(summary(alone))[1] == "Off won: there was nothing else that could be tried."
+    assert list(summary(alone))[1] == "Off won: no other method could be tried."
 
 
 def test_the_report_is_plain_json() -> None:

@@ -13,7 +13,7 @@ import forerun
 from forerun.models.files.adapter import write_adapter
 from forerun.testing import save_tiny, tiny_adapter, tiny_model, tiny_tokenizer
 from forerun.tune import run as module
-from forerun.tune.candidates import BRANCHED, METHODS, OFF, Candidate, Chosen, Way
+from forerun.tune.candidates import BRANCHED, METHODS, OFF, Candidate, Chosen, DrafterConfig
 from forerun.tune.report import report_of
 from forerun.tune.run import HOPELESS, Outcome
 from forerun.tune.setup import split
@@ -37,7 +37,7 @@ def told(outcome: Outcome) -> dict[str, Any]:
 def test_a_cheap_way_that_is_often_right_wins(on: forerun.Engine, tmp_path: Path) -> None:
     outcome = tuned(on, tmp_path, Scripted(CHEAP), chosen=Chosen(("exit",)))
 
-    assert outcome.winner.way.name == "exit 3"
+    assert outcome.winner.config.name == "exit 3"
     assert outcome.winner == outcome.tried
     assert outcome.judged is not None
     assert outcome.judged.low > 1
@@ -66,7 +66,7 @@ def test_the_winner_is_judged_on_prompts_that_it_was_not_tuned_on(on: forerun.En
     tuned_on, held_out = split(PROMPTS, 0)
     tuned(on, tmp_path, Watching(CHEAP), told=told_of, chosen=Chosen(("exit",)))
 
-    # the first heat on held-out prompts is told behind it
+    # the first heat on held-out prompts is told after it
     assert seen["trial"] <= {tuple(ids) for ids in [*tuned_on, held_out[0]]}
     assert seen["held-out"] <= {tuple(ids) for ids in held_out}
     assert seen["held-out"]
@@ -98,7 +98,7 @@ def test_every_method_is_screened_or_said_why_not(tmp_path: Path) -> None:
 
     outcome = tuned(target, tmp_path, Scripted(), chosen=chosen)
 
-    methods = {one.way.method for one in outcome.screened}
+    methods = {one.config.method for one in outcome.screened}
     assert methods | {"adapter", "carved"} == set(METHODS)
     assert any("no-adapter" in name for name in outcome.impossible)
 
@@ -123,24 +123,24 @@ def test_an_adapter_of_another_model_is_told_and_does_not_end_the_run(tmp_path: 
 
     (reason,) = outcome.impossible.values()
     assert "trained for another model" in reason
-    assert {one.way.method for one in outcome.screened} == {"lookup"}
+    assert {one.config.method for one in outcome.screened} == {"lookup"}
 
 
 def test_ways_that_promise_too_little_are_not_tried_on_the_clock(on: forerun.Engine, tmp_path: Path) -> None:
     outcome = tuned(on, tmp_path, Scripted(CHEAP))
 
-    hopeless = {one.way.name for one in outcome.screened if one.speedup < HOPELESS}
+    hopeless = {one.config.name for one in outcome.screened if one.speedup < HOPELESS}
     assert hopeless
-    assert not hopeless & {one.way.name for one in outcome.trials.candidates}
+    assert not hopeless & {one.config.name for one in outcome.trials.candidates}
 
 
 def test_trees_and_graphs_are_tried_of_what_promises_something_by_itself(on: forerun.Engine, tmp_path: Path) -> None:
     outcome = tuned(on, tmp_path, Scripted({"exit 3": 0.2, "exit": 30.0, "": 0.2}), chosen=Chosen(("exit", *BRANCHED)))
 
-    branched = [one for one in outcome.screened if one.way.method in BRANCHED]
-    assert {one.way.parts[0].name for one in branched} == {"exit 3"}
-    assert {one.way.method for one in branched} == set(BRANCHED)
-    tried = [one.way.method for one in outcome.trials.candidates if one.way.method in BRANCHED]
+    branched = [one for one in outcome.screened if one.config.method in BRANCHED]
+    assert {one.config.parts[0].name for one in branched} == {"exit 3"}
+    assert {one.config.method for one in branched} == set(BRANCHED)
+    tried = [one.config.method for one in outcome.trials.candidates if one.config.method in BRANCHED]
     assert len(tried) == len(set(tried)), "one of each at most"
     assert tried
     assert not set(outcome.impossible) & {"trees", "graphs"}
@@ -149,7 +149,7 @@ def test_trees_and_graphs_are_tried_of_what_promises_something_by_itself(on: for
 def test_trees_of_hopeless_drafters_are_not_screened_and_it_is_said(on: forerun.Engine, tmp_path: Path) -> None:
     outcome = tuned(on, tmp_path, Scripted(DEAR, row=100.0), chosen=Chosen(("lookup", "exit", "tree")))
 
-    assert not [one for one in outcome.screened if one.way.method in BRANCHED]
+    assert not [one for one in outcome.screened if one.config.method in BRANCHED]
     assert set(outcome.impossible) == {"trees"}
     assert (
         "no drafter that can be branched promised 0.85 x plain decoding by itself: the best, exit"
@@ -176,29 +176,29 @@ def test_a_long_budget_is_kept(on: forerun.Engine, tmp_path: Path) -> None:
 
     outcome = tuned(on, tmp_path, machine, budget=150.0)
 
-    # a heat under way may end behind it
+    # a heat under way may end after it
     assert outcome.spent <= 150 + len(outcome.trials.candidates)
 
 
-def test_with_skip_sets_the_damages_and_the_search_are_kept(on: forerun.Engine, tmp_path: Path) -> None:
+def test_with_skip_sets_the_harms_and_the_search_are_kept(on: forerun.Engine, tmp_path: Path) -> None:
     outcome = tuned(on, tmp_path, Scripted(), chosen=Chosen(("skip",)), set_trials=6)
 
-    assert len(outcome.sets.damages) == 8
+    assert len(outcome.sets.harms) == 8
     assert [one["name"] for one in outcome.sets.tried][:2] == ["nothing", "greedy 1"]
     assert outcome.sets.best is not None
     assert [one["skipped"] for one in outcome.sets.curve] == [0, 1, 2, 3, 4, 5]
-    assert {one.way.method for one in outcome.screened} == {"skip"}
+    assert {one.config.method for one in outcome.screened} == {"skip"}
 
 
 def test_a_model_whose_sublayers_cannot_be_left_out_is_tuned_without(tmp_path: Path) -> None:
     refusing = forerun.load(tiny_model("llama"))
-    refusing.runner.refuse_plans("its norms come behind")
+    refusing.runner.refuse_plans("its norms come after")
 
     outcome = tuned(refusing, tmp_path, Scripted(), chosen=Chosen(("lookup", "exit", "skip")))
 
-    assert "its norms come behind" in outcome.sets.reason
-    assert {one.way.method for one in outcome.screened} == {"lookup"}
-    assert "its norms come behind" in outcome.impossible["exit 1"]
+    assert "its norms come after" in outcome.sets.reason
+    assert {one.config.method for one in outcome.screened} == {"lookup"}
+    assert "its norms come after" in outcome.impossible["exit 1"]
 
 
 def test_without_anything_to_try_off_wins(on: forerun.Engine, tmp_path: Path) -> None:
@@ -212,9 +212,9 @@ KILLABLE = Chosen(("exit", "skip"))
 STARTS = 6  # all that a search begins with on four layers: what comes next is drawn
 
 
-def fixed_lengths(ways: Sequence[tuple[Way, int]], count: int) -> list[Candidate]:
+def fixed_lengths(configs: Sequence[tuple[DrafterConfig, int]], count: int) -> list[Candidate]:
     """Without the rules that read the real clock: with them no run does the same twice."""
-    return [Candidate(way, "fixed", {"k": length}) for way, length in ways][:count]
+    return [Candidate(config, "fixed", {"k": length}) for config, length in configs][:count]
 
 
 @pytest.fixture(scope="module")

@@ -11,16 +11,16 @@ import pytest
 import forerun
 from forerun.core.cost import Cost, Point
 from forerun.errors import UnsupportedOption
-from forerun.tune.candidates import BRANCHED, Way, branched_ways, lookup_ways
+from forerun.tune.candidates import BRANCHED, DrafterConfig, branched_configs, lookup_configs
 from forerun.tune.screening import (
     DEPTH,
     LENGTHS,
     Screen,
     Screened,
-    places_of_branched,
-    places_of_hybrid,
-    places_of_lookup,
-    places_of_read,
+    positions_of_branched,
+    positions_of_hybrid,
+    positions_of_lookup,
+    positions_of_read,
     read_answers,
 )
 from forerun.tune.skipping.match_rate import Recorded
@@ -29,9 +29,9 @@ from .traced import adapter_of, draft_of, engine_with, model, traced
 from .trees import branching
 
 TARGET = Cost("tiny", "HFRunner", "float32", "full", (Point(1, 0, 10.0), Point(2, 0, 11.0), Point(13, 0, 22.0)))
-LOOKUP = lookup_ways()[1]
-DRAFT_MODEL = Way("draft model", "draft-model", "draft_model")
-EXIT = Way("exit 3", "exit", "self", {"exit_layer": 3})
+LOOKUP = lookup_configs()[1]
+DRAFT_MODEL = DrafterConfig("draft model", "draft-model", "draft_model")
+EXIT = DrafterConfig("exit 3", "exit", "self", {"exit_layer": 3})
 
 
 def answers_of(trace: Any) -> list[Recorded]:
@@ -51,7 +51,7 @@ def test_an_exit_read_once_agrees_as_often_as_its_real_drafts(tmp_path: Path) ->
     trace = traced(engine, tmp_path / "trace.jsonl", depth=DEPTH)
 
     answers = answers_of(trace)
-    places = places_of_read(read_answers(engine, answers), answers)
+    places = positions_of_read(read_answers(engine, answers), answers)
 
     assert agreed(places) == agreed_in(trace)
     assert sum(map(sum, agreed(places))) > 0
@@ -63,7 +63,7 @@ def test_a_draft_model_read_once_agrees_as_often_as_its_real_drafts(tmp_path: Pa
 
     answers = answers_of(trace)
 
-    assert agreed(places_of_read(read_answers(engine, answers), answers)) == agreed_in(trace)
+    assert agreed(positions_of_read(read_answers(engine, answers), answers)) == agreed_in(trace)
 
 
 def test_confidence_is_that_of_the_real_drafts(tmp_path: Path) -> None:
@@ -71,7 +71,7 @@ def test_confidence_is_that_of_the_real_drafts(tmp_path: Path) -> None:
     trace = traced(engine, tmp_path / "trace.jsonl", depth=DEPTH)
 
     answers = answers_of(trace)
-    places = places_of_read(read_answers(engine, answers), answers)
+    places = positions_of_read(read_answers(engine, answers), answers)
 
     for read, real in zip(places[0], trace.answers[0].positions, strict=True):
         for mine, theirs in zip(read.signals[: read.agreed], real.signals, strict=False):
@@ -80,12 +80,12 @@ def test_confidence_is_that_of_the_real_drafts(tmp_path: Path) -> None:
             assert mine.confidence == pytest.approx(theirs.confidence, abs=1e-4)
 
 
-@pytest.mark.parametrize("way", lookup_ways(), ids=lambda way: way.name)
-def test_lookup_is_replayed_exactly_without_a_model(way: Way, tmp_path: Path) -> None:
-    engine = forerun.load(model(), drafter="lookup", drafter_options=way.options)
+@pytest.mark.parametrize("config", lookup_configs(), ids=lambda config: config.name)
+def test_lookup_is_replayed_exactly_without_a_model(config: DrafterConfig, tmp_path: Path) -> None:
+    engine = forerun.load(model(), drafter="lookup", drafter_options=config.options)
     trace = traced(engine, tmp_path / "trace.jsonl", "lookup", depth=DEPTH)
 
-    places = places_of_lookup(way.options, answers_of(trace))
+    places = positions_of_lookup(config.options, answers_of(trace))
 
     assert agreed(places) == agreed_in(trace)
     assert [[bool(one.drafted) for one in answer] for answer in places] == [
@@ -98,10 +98,10 @@ def test_a_hybrid_is_lookup_where_it_finds_something_and_else_the_other(tmp_path
     trace = traced(engine, tmp_path / "trace.jsonl", "hybrid", depth=DEPTH)
     answers = answers_of(trace)
 
-    first = places_of_lookup({"max_ngram": 3, "min_ngram": 1}, answers)
-    then = places_of_read(read_answers(engine, answers), answers)
+    first = positions_of_lookup({"max_ngram": 3, "min_ngram": 1}, answers)
+    then = positions_of_read(read_answers(engine, answers), answers)
 
-    assert agreed(places_of_hybrid(first, then)) == agreed_in(trace)
+    assert agreed(positions_of_hybrid(first, then)) == agreed_in(trace)
 
 
 def test_an_adapter_can_be_read(tmp_path: Path) -> None:
@@ -112,7 +112,7 @@ def test_an_adapter_can_be_read(tmp_path: Path) -> None:
 
     answers = answers_of(trace)
 
-    assert [sum(line) > 0 for line in agreed(places_of_read(read_answers(engine, answers), answers))] == [
+    assert [sum(line) > 0 for line in agreed(positions_of_read(read_answers(engine, answers), answers))] == [
         sum(line) > 0 for line in agreed_in(trace)
     ]
 
@@ -122,17 +122,17 @@ def test_a_drafter_without_rows_says_so() -> None:
         read_answers(engine_with("lookup"), [Recorded((5, 6, 7, 8), 3)])
 
 
-def screened(said: list[int], step_ms: float, way: Way = EXIT) -> Screened:
-    """Of one answer of tokens 0 to 12, its first known; said are the guesses behind it."""
+def screened(said: list[int], step_ms: float, config: DrafterConfig = EXIT) -> Screened:
+    """Of one answer of tokens 0 to 12, its first known; said are the guesses after it."""
     answers = [Recorded((9, 9, 9, *range(13)), 3)]
     read = {"said": [[0, *said]], "confidence": [[1.0] * 13]}
-    return Screen(answers, TARGET).screened(way, places_of_read(read, answers), step_ms)
+    return Screen(answers, TARGET).screened(config, positions_of_read(read, answers), step_ms)
 
 
 def test_free_and_right_guesses_cost_wide_forwards_only() -> None:
     found = screened(list(range(1, 13)), 0.0)
 
-    # 12 tokens behind the first: eleven guesses and one of the target's own in a round of 12 rows
+    # 12 tokens after the first: eleven guesses and one of the target's own in a round of 12 rows
     assert found.speedup == pytest.approx(12 * 10 / TARGET.ms(12))
     assert (found.match_rate, found.found, found.draft_cost) == (1.0, 1.0, 0.0)
 
@@ -170,7 +170,7 @@ def test_of_equal_lengths_the_shorter_one_is_best() -> None:
 def test_lookup_that_finds_nothing_is_plain_decoding() -> None:
     answers = [Recorded(tuple(range(20)), 8)]
 
-    found = Screen(answers, TARGET).screened(LOOKUP, places_of_lookup(LOOKUP.options, answers), 0.0)
+    found = Screen(answers, TARGET).screened(LOOKUP, positions_of_lookup(LOOKUP.options, answers), 0.0)
 
     assert (found.found, found.match_rate) == (0.0, 0.0)
     assert found.speedups == pytest.approx([1.0] * len(LENGTHS))
@@ -178,7 +178,7 @@ def test_lookup_that_finds_nothing_is_plain_decoding() -> None:
 
 def test_a_hybrid_pays_for_the_drafts_of_its_second_part_alone() -> None:
     answers = [Recorded((1, 2, 3, 1, 2, 3, 1, 2, 3, 1, 2, 3), 6)]
-    places = places_of_lookup(LOOKUP.options, answers)
+    places = positions_of_lookup(LOOKUP.options, answers)
     screen = Screen(answers, TARGET)
 
     assert screen.screened(LOOKUP, places, 9.0).speedups == screen.screened(LOOKUP, places, 0.0).speedups
@@ -199,26 +199,26 @@ def test_a_noisy_draft_model_is_right_less_often_than_a_faithful_one() -> None:
 
     def right(noise: float) -> int:
         drafting = engine.using("draft_model", drafter_options={"model": draft_of(target, noise)})
-        return sum(map(sum, agreed(places_of_read(read_answers(drafting, answers), answers))))
+        return sum(map(sum, agreed(positions_of_read(read_answers(drafting, answers), answers))))
 
     assert right(0.0) > right(0.3)
 
 
-def tree_way(n: int, budget: int, least: float) -> Way:
-    (way, *_) = branched_ways(("tree",), [DRAFT_MODEL])
-    return replace(way, options={**way.options, "n": n, "budget": budget, "min_confidence": least})
+def tree_way(n: int, budget: int, least: float) -> DrafterConfig:
+    (config, *_) = branched_configs(("tree",), [DRAFT_MODEL])
+    return replace(config, options={**config.options, "n": n, "budget": budget, "min_confidence": least})
 
 
 @pytest.mark.parametrize(("n", "least"), [(2, 0.0), (3, 0.002), (4, 0.01)])
 def test_a_draft_model_read_once_has_the_paths_of_its_real_trees(tmp_path: Path, n: int, least: float) -> None:
     # so many nodes that which of them others take doesn't matter
-    way = tree_way(n, 200, least)
+    config = tree_way(n, 200, least)
     engine = branching(n=n, budget=200, min_confidence=least)
     trace = traced(engine, tmp_path / "trace.jsonl", "tree", depth=3, max_new_tokens=14)
     answers = answers_of(trace)
 
     read = read_answers(branching_inner(engine), answers)
-    places = places_of_branched(read, answers, way, None)
+    places = positions_of_branched(read, answers, config, None)
 
     estimated = [[min(len(one.branches.path), 3) for one in answer[:-1] if one.branches] for answer in places]
     real = [[len(one.branches.path) for one in answer.positions[:-1] if one.branches] for answer in trace.answers]
@@ -239,9 +239,9 @@ def test_a_tree_without_branches_promises_what_its_chain_does(tmp_path: Path) ->
     read = read_answers(engine, answers)
     screen = Screen(answers, TARGET)
 
-    chain = screen.screened(DRAFT_MODEL, places_of_read(read, answers), 2.0)
-    way = tree_way(1, DEPTH, 0.0)
-    tree = screen.screened(way, places_of_branched(read, answers, way, None), 2.0)
+    chain = screen.screened(DRAFT_MODEL, positions_of_read(read, answers), 2.0)
+    config = tree_way(1, DEPTH, 0.0)
+    tree = screen.screened(config, positions_of_branched(read, answers, config, None), 2.0)
 
     assert tree.speedups == pytest.approx(chain.speedups)
     assert (tree.found, tree.match_rate) == pytest.approx((chain.found, chain.match_rate))
@@ -253,10 +253,10 @@ def test_a_wider_tree_is_right_more_often_and_pays_for_its_rows(tmp_path: Path) 
     read = read_answers(engine, answers)
 
     def promised(n: int, row: float) -> Screened:
-        way = tree_way(n, n, 0.0)
+        config = tree_way(n, n, 0.0)
         points = (Point(1, 0, 10.0), Point(2, 0, 10.0 + row))
         screen = Screen(answers, Cost("tiny", "HFRunner", "float32", "full", points))
-        return screen.screened(way, places_of_branched(read, answers, way, None), 1.0)
+        return screen.screened(config, positions_of_branched(read, answers, config, None), 1.0)
 
     assert promised(4, 0.0).match_rate > promised(1, 0.0).match_rate
     assert promised(4, 0.0).speedup > promised(4, 5.0).speedup
@@ -266,11 +266,13 @@ def test_a_graph_leaves_out_what_is_far_less_likely_than_the_best(tmp_path: Path
     engine = engine_with("draft_model")
     answers = answers_of(traced(engine, tmp_path / "trace.jsonl", "draft_model", depth=DEPTH))
     read = read_answers(engine, answers)
-    tree, graph = (branched_ways((method,), [DRAFT_MODEL])[2] for method in BRANCHED)
+    tree, graph = (branched_configs((method,), [DRAFT_MODEL])[2] for method in BRANCHED)
 
-    def nodes(way: Way) -> int:
-        own = replace(way, options={**way.options, "min_confidence": 0.0, **({"sibling": 0.9} if way is graph else {})})
-        places = places_of_branched(read, answers, own, None)
+    def nodes(config: DrafterConfig) -> int:
+        own = replace(
+            config, options={**config.options, "min_confidence": 0.0, **({"sibling": 0.9} if config is graph else {})}
+        )
+        places = positions_of_branched(read, answers, own, None)
         return sum(
             len(level.tokens) for each in places for one in each if one.branches for level in one.branches.levels
         )

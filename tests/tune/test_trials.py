@@ -5,16 +5,16 @@ from pathlib import Path
 
 import pytest
 
-from forerun.tune.candidates import OFF, Candidate, Way
+from forerun.tune.candidates import OFF, Candidate, DrafterConfig
 from forerun.tune.journal import Journal
 from forerun.tune.machine import Sample
 from forerun.tune.trials import FEWEST_HEATS, Standings, run_trials
 
 from .tuning import Clock
 
-LOOKUP = Candidate(Way("lookup 1..3", "lookup", "lookup"), "fixed", {"k": 4})
-RULE = Candidate(LOOKUP.way, "cost")
-EXIT = Candidate(Way("exit 3", "exit", "self", {"exit_layer": 3}), "fixed", {"k": 4})
+LOOKUP = Candidate(DrafterConfig("lookup 1..3", "lookup", "lookup"), "fixed", {"k": 4})
+RULE = Candidate(LOOKUP.config, "cost")
+EXIT = Candidate(DrafterConfig("exit 3", "exit", "self", {"exit_layer": 3}), "fixed", {"k": 4})
 BY_NAME = {one.name: one for one in (OFF, LOOKUP, RULE, EXIT)}
 PROMPTS = [[1], [2], [3]]
 Answer = Callable[[Candidate, Sequence[int]], Sample]

@@ -16,11 +16,11 @@ from forerun.core.values import Signals
 from forerun.models.loading.load import Module
 from forerun.testing import VOCABULARY, tiny_model
 from forerun.traces.read import Trace, TracedAnswer, TraceHeader, position_of, read_trace
-from forerun.traces.record import Asked, trace
+from forerun.traces.record import TracedPrompt, trace
 from forerun.train.data.examples import Example
 from forerun.train.distil.adapter import shape_like
 from forerun.train.distil.adapter_run import train_adapter
-from forerun.train.distil.loop import DistilRecipe
+from forerun.train.distil.recipe import DistilRecipe
 from forerun.train.distil.run import DistilRun
 
 PROMPTS = [(5, 6, 7, 5, 6, 7, 5, 6), (1, 2, 3, 4), (9,) * 12, (11, 12, 11)]
@@ -96,8 +96,8 @@ def header_of(engine: forerun.Engine, drafter: str = "self", **changes: Any) -> 
     return TraceHeader(**{**values, **changes})
 
 
-def asked(prompts: Sequence[tuple[int, ...]] = PROMPTS) -> list[Asked]:
-    return [Asked(f"prompt-{number}", "all", ids) for number, ids in enumerate(prompts)]
+def asked(prompts: Sequence[tuple[int, ...]] = PROMPTS) -> list[TracedPrompt]:
+    return [TracedPrompt(f"prompt-{number}", "all", ids) for number, ids in enumerate(prompts)]
 
 
 def traced(engine: forerun.Engine, file: Path, drafter: str = "self", **changes: Any) -> Trace:

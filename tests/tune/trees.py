@@ -38,8 +38,8 @@ def tree_by_hand(
 ) -> Trace:
     """Answers of zeros. At each position: how many tokens of the chain agree, and how many levels of the tree do.
 
-    Both are `depth` deep, or what room is left. A level holds `width` nodes behind the last agreeing one, of which the last
-    is right; its forward has a row for each node before. left: rows of a forward behind it that came to nothing.
+    Both are `depth` deep, or what room is left. A level holds `width` nodes after the last agreeing one, of which the last
+    is right; its forward has a row for each node before. left: rows of a forward after it that came to nothing.
     """
     made = []
     for number, places in enumerate(answers):

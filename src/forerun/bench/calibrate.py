@@ -1,7 +1,7 @@
-"""Measures what a forward costs here: by rows, behind a short and a long prefix, for a model, its plans and a draft model.
+"""Measures the cost of forwards on this machine: by rows, after a short and a long prefix, for a model and its drafts.
 
-The forwards of all subjects run in a shuffled order, several times over, so that a noisy moment hits all alike; a point is
-the median. Plans read the prefix of the full model, as they do when they draft.
+The forwards of all subjects run repeatedly in shuffled order, so that noise affects all alike. A point is the median. Plans
+read the prefix of the full model, as they do when they draft.
 """
 
 from __future__ import annotations
@@ -29,7 +29,7 @@ REPEATS, REPEATS_OF_MANY = 9, 3
 
 @dataclass(frozen=True, slots=True)
 class Subject:
-    """A runner under a plan. model is how a Cost names it, own_weights the format that the model was loaded in."""
+    """A runner with a plan. model: its name in a Cost; own_weights: the format that the model was loaded in."""
 
     runner: Runner
     model: str
@@ -60,7 +60,7 @@ class Subject:
 
 @dataclass(frozen=True, slots=True, eq=False)
 class _Place:
-    """One point to be: a subject's forward of so many rows behind a prefix that is computed already."""
+    """One point to measure: a subject's forward of this many rows after a prefix that is already computed."""
 
     subject: int
     sequence: TokenSequence
@@ -74,15 +74,15 @@ def measure(
     repeats: int = REPEATS,
     *,
     rows: Sequence[int] | None = None,
-    behind: Sequence[int] | None = None,
+    lengths: Sequence[int] | None = None,
 ) -> Costs:
     """The costs of the subjects, in their order. tick is called once a repeat, repeats + 1 times in all.
 
-    rows: ROWS if None; behind: the lengths of the prefixes, a short and a long one if None. Points of more than 32 rows
-    are measured 3 times. What doesn't fit a model's context is left out. A runner's padding rests meanwhile.
+    rows: ROWS if None; lengths: those of the prefixes, a short and a long one if None. Points of more than 32 rows
+    are measured 3 times. Points that don't fit a model's context are left out. Runners don't pad meanwhile.
     """
     with _unpadded([subject.runner for subject in subjects]):
-        return _measure(subjects, list(_places(subjects, rows or ROWS, behind)), tick, repeats)
+        return _measure(subjects, list(_places(subjects, rows or ROWS, lengths)), tick, repeats)
 
 
 @contextmanager
@@ -126,11 +126,11 @@ def prefixes(max_length: int | None) -> tuple[int, ...]:
     return tuple(sorted({min(SHORT, room), min(LONG, room)}))
 
 
-def _places(subjects: Sequence[Subject], counts: Sequence[int], behind: Sequence[int] | None) -> Iterator[_Place]:
+def _places(subjects: Sequence[Subject], counts: Sequence[int], lengths: Sequence[int] | None) -> Iterator[_Place]:
     sequences: dict[tuple[int, int], TokenSequence] = {}
     for number, subject in enumerate(subjects):
         limit = subject.runner.max_length
-        for prefix in prefixes(limit) if behind is None else behind:
+        for prefix in prefixes(limit) if lengths is None else lengths:
             key = id(subject.runner), prefix
             if key not in sequences:
                 sequences[key] = TokenSequence(subject.runner)

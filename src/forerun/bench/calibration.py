@@ -1,4 +1,4 @@
-"""Measured costs, kept in the user's cache: once measured for a model on a machine, they are read from there.
+"""Measured costs, kept in the user's cache: once measured for a model on a machine, they are read from it.
 
 A file belongs to one set of conditions: model, number format, device, threads, machine, versions. It holds the target's
 cost, those of the plans asked for so far, and of one draft model.
@@ -14,8 +14,8 @@ from pathlib import Path
 from typing import Any
 
 from ..core.cost import Cost, Costs
-from ..engine.conditions import conditions
 from ..engine.engine import Engine
+from ..engine.measurement_conditions import conditions
 from ..models.files.cache import tell_unkept
 from ..models.files.locate import locate
 from ..models.files.whole import write_whole
@@ -38,7 +38,7 @@ class Opened:
         return self.weights or str(self.engine.runner.dtype).removeprefix("torch.")
 
     def conditions(self) -> dict[str, Any]:
-        """What decides about the cost of a forward."""
+        """What the cost of a forward depends on."""
         runner = self.engine.runner
         told = conditions(self.engine, "")
         del told["command"], told["padded"]
@@ -55,7 +55,7 @@ def calibrated(
 ) -> tuple[Costs, bool]:
     """The costs of the target, its plans and the draft, in this order, and whether they had been measured before.
 
-    What is missing is measured together with the target anew, so that ratios come from the same minutes.
+    Missing costs are measured together with the target's, so that ratios come from the same minutes.
     """
     about = _about(target, draft)
     name = target.engine.name
@@ -78,10 +78,9 @@ def calibrated(
 
 
 def pad(opened: Opened) -> bool:
-    """Let transformers' modules run as many rows as they run fastest with, where a kept calibration says so.
+    """Pad forwards of transformers' modules to the fastest number of rows, by a kept calibration. Returns whether it does.
 
-    Whether they do from now on. Measures nothing: without a calibration of the model alone, and on the lean decoder,
-    nothing changes.
+    Nothing is measured: without a calibration of the model alone, and on the lean decoder, nothing changes.
     """
     return _pad(opened, _kept_cost(opened))
 
@@ -116,7 +115,7 @@ def _subject(opened: Opened, name: str, plan: LayerPlan = FULL) -> Subject:
 
 
 def _identity(model: str) -> dict[str, Any]:
-    """Where the model is and how large: another model under the same name has other weights."""
+    """The model's location and size: another model may have the same name."""
     path = locate(model).resolve()
     files = [path] if path.is_file() else sorted(path.glob("*.safetensors"))
     return {"path": str(path), "bytes": sum(file.stat().st_size for file in files)}
@@ -133,7 +132,7 @@ def _by_key(costs: Sequence[Cost]) -> dict[tuple[str, str, str], Cost]:
 
 
 def _read(file: Path) -> dict[tuple[str, str, str], Cost]:
-    """What the file holds; nothing if there is none, or none that can be read: then it is measured again."""
+    """The contents of the file; empty if it is missing or can't be read, so that the costs are measured again."""
     try:
         return _by_key(Costs.from_dict(json.loads(file.read_text(encoding="utf-8"))).costs)
     except (OSError, ValueError, KeyError, TypeError):
@@ -141,7 +140,7 @@ def _read(file: Path) -> dict[tuple[str, str, str], Cost]:
 
 
 def _write(file: Path, about: Mapping[str, Any], costs: Sequence[Cost]) -> None:
-    """Where the cache can't be written, stderr says so."""
+    """If the cache can't be written, stderr says so."""
     data = {**about, **Costs(tuple(costs)).as_dict()}
     try:
         write_whole(file, json.dumps(data, indent=1))

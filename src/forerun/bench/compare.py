@@ -1,4 +1,4 @@
-"""Plain decoding against speculation: the same questions in turn, A B A B, so that a drifting machine hits both alike."""
+"""Plain decoding against speculation: the same questions by turns, A B A B, so that drift affects both alike."""
 
 from __future__ import annotations
 
@@ -29,9 +29,9 @@ def compare(
 ) -> list[Comparison]:
     """Each engine against plain decoding of the model that all of them share.
 
-    One repeat asks every question of the plain model and of each engine in turn; before the first, a short answer to the
-    first question warms all of them up. After the first repeat, none begins that would likely end after `seconds`.
-    options are those of a request. raw hands texts over without a chat template. tick is called after each run. Raises
+    One repeat asks the plain model and each engine every question by turns; before the first, a short answer to the
+    first question warms all of them up. After the first, no repeat begins that would probably end after `seconds`.
+    options are those of a request. raw passes texts on without a chat template. tick is called after each run. Raises
     ValueError where nothing can be measured.
     """
     _check(engines, questions, options, repeats)
@@ -75,7 +75,7 @@ def _check(engines: Sequence[Engine], questions: Sequence[Question], options: Re
 
 
 def count_runs(engines: int, questions: Sequence[Question], repeats: int) -> int:
-    """How many runs compare makes of this many engines, the warm-up among them."""
+    """The number of runs that compare makes for this many engines, including the warm-up."""
     return (1 + engines) * (1 + repeats * len(questions))
 
 

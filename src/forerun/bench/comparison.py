@@ -1,8 +1,8 @@
-"""What a comparison of plain and speculative decoding found, and the numbers that follow from it.
+"""The result of comparing plain and speculative decoding, and figures derived from it.
 
-Predicted speed-up = tokens per round / (k c + v), with k draft steps a round, c and v what a draft step and a verification
-cost in plain steps (Yan et al., arXiv 2402.01528; with v = 1, Elhoushi et al., arXiv 2404.16710). Where the measured one
-is lower, time goes into what is neither drafting nor a forward.
+Predicted speed-up = tokens per round / (k c + v), with k draft steps per round, and c and v the costs of a draft step and a
+verification in plain steps (Yan et al., arXiv 2402.01528; with v = 1, Elhoushi et al., arXiv 2404.16710). If the measured
+speed-up is lower, time is spent on neither drafting nor forwards.
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ from .measure import Run
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Side:
-    """One contender's runs: for each repeat, a run for each question."""
+    """The runs of one method: for each repeat, a run for each question."""
 
     repeats: tuple[tuple[Run, ...], ...]
 
@@ -54,7 +54,7 @@ class Comparison:
 
     @property
     def verdict(self) -> str:
-        """equal, sampled (drawn drafts keep the law, not the tokens), rounding (a near-tie fell the other way) or bug."""
+        """equal, sampled (drawn drafts keep the law, not the tokens), rounding (another choice in a near-tie) or bug."""
         if self.difference is None:
             return "equal"
         if self.sampled:

@@ -1,8 +1,8 @@
-"""Where two outputs part, and whether rounding can explain it.
+"""Where two outputs differ first, and whether rounding can explain it.
 
-A forward of several rows adds up in another order than one of a single row. In float32 on a CPU that never changed a
+A forward of several rows adds numbers in another order than one of a single row. In float32 on a CPU that never changed a
 token in any test here, so a difference counts as a bug. In 16 bits it can change a near-tie: the plain run then preferred
-its token by no more than a few steps of the number format. A clear preference that was lost is a bug.
+its token by no more than a few steps of the number format. A difference against a clear preference is a bug.
 """
 
 from __future__ import annotations
@@ -59,7 +59,7 @@ def first_difference(
     options: RequestOptions,
     chat: bool,
 ) -> Difference | None:
-    """Where the two runs of question `number` part; the plain run is repeated up to there to read its margin."""
+    """Where the two runs of question `number` differ first; the plain run is repeated up to there to get its margin."""
     for turn, (one, other) in enumerate(zip(plain.ids, speculative.ids, strict=True)):
         if one != other:
             at = shared_length(one, other)

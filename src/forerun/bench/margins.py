@@ -1,4 +1,4 @@
-"""Where a benchmark's methods left the text of plain decoding, and by how much it preferred its own token there."""
+"""Where the texts of a benchmark's methods differ from plain decoding, and by how much that preferred its own token."""
 
 from __future__ import annotations
 
@@ -9,14 +9,18 @@ from typing import Any
 from ..engine.answer import TokenLogprob
 from ..engine.engine import Engine
 from ..engine.request import RequestOptions
-from .contestant import Contestant
+from .backend import Backend
 from .difference import CANDIDATES, Difference, preferred_by, rounding_margin, shared_length
-from .entrants import PLAIN
-from .race import Race
+from .interleaving import Measurements
+from .methods import PLAIN
 
 
 def differences(
-    engine: Engine, race: Race, contestants: Sequence[Contestant], prompts: Sequence[Sequence[int]], max_new_tokens: int
+    engine: Engine,
+    measurements: Measurements,
+    backends: Sequence[Backend],
+    prompts: Sequence[Sequence[int]],
+    max_new_tokens: int,
 ) -> dict[str, list[Difference]]:
     """By method of forerun, the first differing token of each prompt; plain decoding is repeated there for its margin."""
     told: dict[int, Sequence[TokenLogprob]] = {}
@@ -30,12 +34,14 @@ def differences(
         return told[number]
 
     found: dict[str, list[Difference]] = {}
-    for contestant in contestants:
-        name = contestant.name
-        if contestant.baseline != PLAIN or name == PLAIN or name not in race.samples:
+    for backend in backends:
+        name = backend.name
+        if backend.baseline != PLAIN or name == PLAIN or name not in measurements.samples:
             continue
         found[name] = []
-        for number, (plain, sample) in enumerate(zip(race.samples[PLAIN], race.samples[name], strict=True)):
+        for number, (plain, sample) in enumerate(
+            zip(measurements.samples[PLAIN], measurements.samples[name], strict=True)
+        ):
             at = shared_length(plain.ids, sample.ids)
             mine, theirs = (ids[at] if at < len(ids) else None for ids in (plain.ids, sample.ids))
             if plain.ids == sample.ids:

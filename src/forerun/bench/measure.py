@@ -1,7 +1,7 @@
 """One question, answered once, with its time.
 
-Tokens a second are the decoded tokens over the time behind the first token, so a prompt's length does not count. Every
-run begins with nothing kept from the run before: a draft model's reading of the prompt counts each time.
+Tokens a second are the decoded tokens over the time after the first token, so a prompt's length does not count. Nothing
+is kept between runs, so a draft model's reading of the prompt counts each time.
 """
 
 from __future__ import annotations
@@ -12,12 +12,12 @@ from ..engine.answer import Result
 from ..engine.engine import Engine
 from ..engine.prompts.questions import Question
 from ..engine.request import RequestOptions
-from ..engine.timed import timed_answer
+from ..engine.timing import timed_answer
 
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Run:
-    """The answers to a question's turns; decoded counts their tokens behind the first of each, in `seconds`."""
+    """The answers to a question's turns; decoded counts their tokens after the first of each, in `seconds`."""
 
     answers: tuple[Result, ...]
     seconds: float
@@ -32,7 +32,7 @@ class Run:
 
 
 def run_question(engine: Engine, question: Question, options: RequestOptions, chat: bool) -> Run:
-    """Answer the question's turns, each behind the answers to the ones before."""
+    """Answer the question's turns, each after the answers to the ones before."""
     engine.forget()
     answers: list[Result] = []
     seconds = 0.0

@@ -1,6 +1,6 @@
-"""Another engine as a contestant: a process of its own, in a Python of its own if need be.
+"""Another engine as a backend: a process of its own, in a Python of its own if need be.
 
-A worker file is all there is to a plug-in; workers/wire.py says what it holds.
+A plug-in is a worker file; workers/protocol.py says what it holds.
 """
 
 from __future__ import annotations
@@ -13,7 +13,7 @@ from pathlib import Path
 from typing import Any, final
 
 from ..errors import UnsupportedOption
-from .contestant import Contestant, PeerFailed, Sample, sample_of
+from .backend import Backend, PeerFailed, Sample, sample_of
 from .worker import WORKERS, Worker
 
 KNOWN = {"llama.cpp": "llama_cpp.py", "transformers": "hf_generate.py", "vllm": "vllm_engine.py"}
@@ -24,9 +24,9 @@ ANSWER_SECONDS = 600.0
 
 @dataclass(frozen=True, slots=True)
 class PeerSettings:
-    """The common conditions. models: where the model is by form ("hf": a directory, "gguf": a file).
+    """Common settings. models: the model's path by format ("hf": a directory, "gguf": a file).
 
-    dtype is of models in the hf form; a gguf file has its own. context: the most tokens of a prompt and its answer. pythons
+    dtype is for the hf format; a gguf file has its own. context: the most tokens of a prompt and its answer. pythons
     and extra (settings for the worker) are by peer name.
     """
 
@@ -41,7 +41,7 @@ class PeerSettings:
 
 
 @final
-class Peer(Contestant):
+class Peer(Backend):
     """One mode of another engine, with a model open."""
 
     def __init__(self, name: str, baseline: str, worker: Worker, about: Mapping[str, Any]) -> None:
@@ -78,10 +78,11 @@ def peer_choice(wanted: str) -> PeerChoice:
     raise UnsupportedOption(f"unknown peer {peer!r}; known: {', '.join(KNOWN)}, or the path of a worker file (.py)")
 
 
-def open_peer(choice: PeerChoice, settings: PeerSettings, failures: dict[str, str]) -> Iterator[Contestant]:
-    """The chosen modes, all where none was named, each in a process with its model open.
+def open_peer(choice: PeerChoice, settings: PeerSettings, failures: dict[str, str]) -> Iterator[Backend]:
+    """The chosen modes (all if none was named), each in a process with its model open.
 
-    What can't be opened is noted in failures. Plain decoding is always among the modes: the others are compared with it.
+    Modes that can't be opened are noted in failures. Plain decoding is always among the modes: the others are compared with
+    it.
     """
     python = settings.pythons.get(choice.label, sys.executable)
     try:
@@ -103,7 +104,7 @@ def open_peer(choice: PeerChoice, settings: PeerSettings, failures: dict[str, st
             yield peer
 
 
-def _open_mode(choice: PeerChoice, mode: str, form: str, python: str, settings: PeerSettings) -> Contestant:
+def _open_mode(choice: PeerChoice, mode: str, form: str, python: str, settings: PeerSettings) -> Backend:
     name = f"{choice.label}:{mode}"
     if form not in settings.models:
         raise PeerFailed(f"peer {name} needs the model in the form {form}; name it with --peer-model {form}=PATH")

@@ -1,4 +1,4 @@
-"""Where other engines find the model that forerun was given: its GGUF file, its directory of safetensors, or both."""
+"""The files of the benchmarked model for other engines: its GGUF file, its directory of safetensors, or both."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from ..models.loading.load import dtype_of
 
 
 def peer_models(model: str, dtype: str) -> dict[str, str]:
-    """Paths by form. A GGUF file is unpacked once for those who read directories, the same copy that forerun runs."""
+    """Paths by format. A GGUF file is unpacked once for engines that read directories, the same copy that forerun runs."""
     wanted = dtype_of(dtype)
     assert wanted is not None
     path = locate(model).resolve()

@@ -1,4 +1,4 @@
-"""The report as pictures: speed-up by category, tokens per round by category, where the time went."""
+"""Plots of the report: speed-up by category, tokens per round by category, and the parts of the time."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from ..plotting import check_plotting
 
 
 def write_plots(report: dict[str, Any], folder: Path) -> list[Path]:
-    """Write the PNG files into folder, which is made if need be, and return their paths."""
+    """Write the PNG files into folder, which is created if necessary, and return their paths."""
     check_plotting()
     from matplotlib.figure import Figure
 

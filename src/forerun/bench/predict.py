@@ -1,7 +1,7 @@
-"""The predicted speed-up beside the measured one: what the same acceptance would give if only forwards took time.
+"""The predicted speed-up beside the measured one: the same acceptance, if only forwards took time.
 
-The verification's cost is the calibrated curve's, behind a prefix of the prompts' mean length; a drafted token's is the
-drafting time that was measured. Where the measured speed-up is lower, time goes into what is no forward.
+The verification's cost is the calibrated curve's, after a prefix of the prompts' mean length; a drafted token's is the
+drafting time that was measured. If the measured speed-up is lower, time is spent outside of forwards.
 """
 
 from __future__ import annotations

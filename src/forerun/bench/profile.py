@@ -1,4 +1,4 @@
-"""Where a round's time goes, and what that says to do about it."""
+"""The parts of a round's time, and advice that follows from them."""
 
 from __future__ import annotations
 
@@ -13,9 +13,9 @@ OVERHEAD = 0.05
 
 @dataclass(frozen=True, slots=True)
 class Profile:
-    """Mean seconds a round, decoding alone.
+    """Mean seconds per round, for decoding alone.
 
-    law: from logits to what is drawn from. verify: the rule of acceptance. cache: keeping the accepted rows. python:
+    law: from logits to distributions. verify: the rule of acceptance. cache: keeping the accepted rows. python:
     everything else, from drafting logic to text.
     """
 
@@ -33,7 +33,7 @@ class Profile:
 
     @property
     def overhead(self) -> float:
-        """The share of a round that is no forward."""
+        """The share of a round outside of forwards."""
         return 1 - (self.draft_forward + self.verify_forward) / self.total
 
     def rows(self) -> list[tuple[str, float, float]]:
@@ -61,7 +61,7 @@ def profile_of(side: Side) -> Profile:
     """The profile of all of a side's runs. Raises ValueError where no round was run."""
     stats = side.stats
     if not stats.rounds:
-        raise ValueError("nothing was decoded behind the first token, so there is no round to profile")
+        raise ValueError("nothing was decoded after the first token, so there is no round to profile")
     seconds = sum(run.seconds for runs in side.repeats for run in runs)
     decide = stats.verify_seconds - stats.forward_seconds - stats.keep_seconds
     known = stats.draft_forward_seconds + stats.verify_seconds

@@ -1,4 +1,4 @@
-"""From a race to a report: a plain dictionary, which becomes the JSON file, the tables (columns, rows) and the plots."""
+"""From measurements to a report: a plain dictionary, for the JSON file, the tables (columns, rows) and the plots."""
 
 from __future__ import annotations
 
@@ -6,37 +6,37 @@ from collections.abc import Mapping, Sequence
 from statistics import mean
 from typing import Any
 
-from .contestant import Contestant, Sample
-from .entrants import PLAIN
-from .race import Race
+from .backend import Backend, Sample
+from .interleaving import Measurements
+from .methods import PLAIN
 from .scores import Scores
 from .suite import Item
 
 
 def report_of(
-    race: Race,
-    contestants: Sequence[Contestant],
+    measurements: Measurements,
+    backends: Sequence[Backend],
     items: Sequence[Item],
     prompts: Sequence[Sequence[int]],
     parted: Mapping[str, Mapping[str, Any]] | None = None,
 ) -> dict[str, Any]:
-    """Every contestant's scores overall and by category, and the raw times of every prompt.
+    """Every backend's scores overall and by category, and the raw times of every prompt.
 
     parted: by name, what margins.as_dict says of it.
     """
     methods: list[dict[str, Any]] = []
-    for contestant in contestants:
-        if contestant.name in race.samples:
-            categories = {category: _scores(race, contestant, items, category) for category in _categories(items)}
-            entry = {"name": contestant.name, "baseline": contestant.baseline, **contestant.about}
-            whole = {**_scores(race, contestant, items, None), **(parted or {}).get(contestant.name, {})}
+    for backend in backends:
+        if backend.name in measurements.samples:
+            categories = {category: _scores(measurements, backend, items, category) for category in _categories(items)}
+            entry = {"name": backend.name, "baseline": backend.baseline, **backend.about}
+            whole = {**_scores(measurements, backend, items, None), **(parted or {}).get(backend.name, {})}
             methods.append({**entry, **whole, "categories": categories})
     samples = {
         name: [
             {"id": item.id, "kind": item.kind, "prompt_tokens": len(prompt), **_times(sample)}
             for item, prompt, sample in zip(items, prompts, taken, strict=True)
         ]
-        for name, taken in race.samples.items()
+        for name, taken in measurements.samples.items()
     }
     lengths = {"all": [len(prompt) for prompt in prompts]}
     for item, prompt in zip(items, prompts, strict=True):
@@ -44,7 +44,7 @@ def report_of(
     return {
         "mean_prompt_tokens": {name: mean(known) for name, known in lengths.items()},
         "methods": methods,
-        "failed": dict(race.failures),
+        "failed": dict(measurements.failures),
         "samples": samples,
     }
 
@@ -53,14 +53,16 @@ def _categories(items: Sequence[Item]) -> list[str]:
     return list(dict.fromkeys(item.category for item in items))
 
 
-def _scores(race: Race, contestant: Contestant, items: Sequence[Item], category: str | None) -> dict[str, Any]:
+def _scores(
+    measurements: Measurements, backend: Backend, items: Sequence[Item], category: str | None
+) -> dict[str, Any]:
     picks = [i for i, item in enumerate(items) if category in (None, item.category)]
 
     def of(name: str) -> list[Sample]:
-        return [race.samples[name][i] for i in picks]
+        return [measurements.samples[name][i] for i in picks]
 
-    base = of(contestant.baseline) if contestant.baseline in race.samples else None
-    return Scores(of(contestant.name), base, of(PLAIN)).as_dict()
+    base = of(backend.baseline) if backend.baseline in measurements.samples else None
+    return Scores(of(backend.name), base, of(PLAIN)).as_dict()
 
 
 def _times(sample: Sample) -> dict[str, float]:

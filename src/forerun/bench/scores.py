@@ -1,6 +1,6 @@
-"""What a contestant's samples amount to, on some prompts: rates, speed-ups, equality, acceptance.
+"""Figures from a backend's samples on some prompts: rates, speed-ups, equality, acceptance.
 
-Each rate is there twice: the median over the prompts, and the total (all tokens over all seconds), which is what a user of
+Each rate is given twice: the median over the prompts, and the total (all tokens over all seconds), which is what a user of
 this mixture of prompts gets. A speed-up is over plain decoding of the same weights, paired by prompt.
 """
 
@@ -11,16 +11,16 @@ from dataclasses import dataclass
 from typing import Any
 
 from ..engine.stats import Stats
-from .contestant import Sample
+from .backend import Sample
 from .difference import shared_length
-from .figures import Figure, median_of, ratio_of_rates, ratio_of_sums
+from .intervals import Estimate, median_of, ratio_of_rates, ratio_of_sums
 
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Scores:
     """samples, base (plain decoding of the same weights) and plain (forerun's) answer the same prompts, in order.
 
-    base is None where it failed.
+    base is None if it failed.
     """
 
     samples: Sequence[Sample]
@@ -28,11 +28,11 @@ class Scores:
     plain: Sequence[Sample]
 
     @property
-    def tokens_per_second(self) -> Figure | None:
+    def tokens_per_second(self) -> Estimate | None:
         return median_of([rate for rate in (sample.tokens_per_second for sample in self.samples) if rate is not None])
 
     @property
-    def speedup(self) -> Figure | None:
+    def speedup(self) -> Estimate | None:
         """The median of the prompts' ratios."""
         if self.base is None:
             return None
@@ -42,30 +42,30 @@ class Scores:
         return median_of([a / b for a, b in rates if a is not None and b is not None])
 
     @property
-    def total_tokens_per_second(self) -> Figure | None:
+    def total_tokens_per_second(self) -> Estimate | None:
         return ratio_of_sums(*_totals(self.samples))
 
     @property
-    def total_speedup(self) -> Figure | None:
+    def total_speedup(self) -> Estimate | None:
         return None if self.base is None else ratio_of_rates(*_totals(self.samples), *_totals(self.base))
 
     @property
-    def against_plain(self) -> Figure | None:
+    def against_plain(self) -> Estimate | None:
         """Total tokens a second over those of forerun's plain decoding."""
         return ratio_of_rates(*_totals(self.samples), *_totals(self.plain))
 
     @property
-    def first_token_seconds(self) -> Figure | None:
+    def first_token_seconds(self) -> Estimate | None:
         return median_of([sample.first_seconds for sample in self.samples])
 
     @property
     def identical_prompts(self) -> int:
-        """For how many prompts the text is plain decoding's, token for token."""
+        """For how many prompts the tokens equal plain decoding's."""
         return sum(one.ids == two.ids for one, two in zip(self.samples, self.base or (), strict=False))
 
     @property
     def match_rate(self) -> float | None:
-        """The share of plain decoding's tokens that stand before the first difference, of all prompts together."""
+        """The share of plain decoding's tokens before the first difference, over all prompts."""
         if self.base is None:
             return None
         whole = sum(len(two.ids) for two in self.base)
@@ -78,7 +78,7 @@ class Scores:
 
     @property
     def stats(self) -> Stats | None:
-        """Of all prompts together; None for a peer, which doesn't say."""
+        """Over all prompts; None for a peer, which doesn't report them."""
         total = Stats()
         for sample in self.samples:
             if sample.stats is None:
@@ -111,7 +111,7 @@ def _totals(samples: Sequence[Sample]) -> tuple[list[float], list[float]]:
     return [float(sample.decoded) for sample in samples], [sample.decode_seconds for sample in samples]
 
 
-def _named(name: str, figure: Figure | None) -> dict[str, Any]:
+def _named(name: str, figure: Estimate | None) -> dict[str, Any]:
     if figure is None:
         return {name: None, f"{name}_interval": None}
     return {name: round(figure.value, 4), f"{name}_interval": [round(figure.low, 4), round(figure.high, 4)]}
@@ -130,7 +130,7 @@ def _acceptance(stats: Stats) -> dict[str, Any]:
 
 
 def _split(stats: Stats, samples: Sequence[Sample]) -> dict[str, float]:
-    """Where the time after the first token went; verify is the target's forwards, other what lies outside all of these."""
+    """The parts of the time after the first token; verify: the target's forwards, other: everything else."""
     parts = {
         "draft": stats.draft_seconds,
         "verify": stats.forward_seconds,

@@ -1,6 +1,6 @@
-"""A suite: prompts with categories, one JSON object a line, {"question_id", "category", "turns"}, as Spec-Bench has them.
+"""A suite: prompts with categories, one JSON object per line, {"question_id", "category", "turns"}, as in Spec-Bench.
 
-Only the first turn is asked, so that every contestant answers the very same prompt. MT-Bench's eight categories, of a few
+Only the first turn is used, so that every backend answers the very same prompt. MT-Bench's eight categories, of a few
 prompts each, are pooled.
 """
 
@@ -20,7 +20,7 @@ SMALL = frozenset({"writing", "roleplay", "reasoning", "math", "coding", "extrac
 
 @dataclass(frozen=True, slots=True)
 class Item:
-    """One prompt of a suite. kind is the category as the file has it, category the one it is counted under."""
+    """One prompt of a suite. kind: the category in the file; category: the one it is counted under."""
 
     id: str
     kind: str
@@ -34,8 +34,8 @@ class Item:
 def read_suite(path: Path, per_category: int | None = None, categories: Sequence[str] = ()) -> list[Item]:
     """The items of a suite file, up to per_category of each category; categories: only these, all if empty.
 
-    From a pooled category the small ones are taken in turn. Raises ValueError with the line that is at fault, and on a
-    category that the suite doesn't have.
+    A pooled category takes from its small ones by turns. Raises ValueError that names a bad line, and for a category that
+    the suite doesn't have.
     """
     if per_category is not None and per_category < 1:
         raise ValueError(f"per-category must be at least 1, got {per_category}")

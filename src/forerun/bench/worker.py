@@ -1,6 +1,6 @@
-"""The process behind another engine: requests go to its standard input, replies come from its standard output.
+"""The process that runs another engine: requests go to its standard input, replies come from its standard output.
 
-It runs in a group of its own, so that nothing of it stays behind.
+It runs in a group of its own, so that all of it can be ended.
 """
 
 from __future__ import annotations
@@ -16,7 +16,7 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import IO, Any, final
 
-from .contestant import PeerFailed
+from .backend import PeerFailed
 
 WORKERS = Path(__file__).parent / "workers"
 
@@ -29,7 +29,7 @@ class Worker:
         self._name = name
         variables = ("OMP_NUM_THREADS", "MKL_NUM_THREADS", "OPENBLAS_NUM_THREADS")
         environment = {**os.environ, **dict.fromkeys(variables, str(threads)), "TOKENIZERS_PARALLELISM": "false"}
-        command = [python, str(WORKERS / "wire.py"), str(file)]
+        command = [python, str(WORKERS / "protocol.py"), str(file)]
         pipe = subprocess.PIPE
         try:
             self._process = subprocess.Popen(
@@ -55,7 +55,7 @@ class Worker:
             reader.start()
 
     def ask(self, request: Mapping[str, Any], seconds: float) -> dict[str, Any]:
-        """Send a request and wait for its reply. Raises PeerFailed on an error, an end, or silence of so many seconds."""
+        """Send a request and wait for its reply. Raises PeerFailed on an error, an exit, or a timeout."""
         try:
             assert self._process.stdin is not None
             self._process.stdin.write(json.dumps(request) + "\n")

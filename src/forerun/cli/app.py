@@ -7,45 +7,72 @@ written) one sentence and 1. A closed pipe ends the command in silence, with the
 from __future__ import annotations
 
 import sys
-from collections.abc import Sequence
-from importlib.metadata import version
+from collections.abc import Mapping, Sequence
 from typing import Annotated, Any
 
 import typer
 
+from .. import __version__
 from ..errors import ForerunError
-from .bench import bench
-from .calibrate import calibrate
-from .compare import compare
-from .demo import demo
-from .export import export
+from .deferred import group, opened
 from .failures import closed_pipe, sentence
-from .generate import generate
-from .listing import drafters, models
 from .streams import end_output, settle_streams
-from .train.app import train
-from .tune.design import design
-from .tune.policies import policies
-from .tune.simulate import simulate
-from .tune.trace import trace
-from .tune.tune import tune
 
 FAILED = 1
 REFUSED = 2
 INTERRUPTED = 130
 CLOSED_PIPE = 141
 
-app = typer.Typer(
-    help="Makes language models write faster without changing a probability of what they write.",
-    add_completion=False,
-    pretty_exceptions_enable=False,
-    context_settings={"help_option_names": ["-h", "--help"]},
-)
-for command in (generate, compare, bench, calibrate, tune, design, demo, trace, simulate, models, drafters):
-    app.command()(command)
-app.add_typer(policies)
-app.add_typer(train)
-app.add_typer(export)
+# name -> where it is, and the first sentences of its help
+COMMANDS = {
+    "generate": (
+        "generate:generate",
+        "Answer a prompt. In a terminal, the tokens that were drafted and accepted are green.",
+    ),
+    "compare": (
+        "compare:compare",
+        "Measure a method against plain decoding. Exit status 1 if outputs differ by more than rounding explains.",
+    ),
+    "bench": (
+        "bench:bench",
+        "Measure methods and other engines on the same prompts, one after the other, in changing order.",
+    ),
+    "calibrate": (
+        "calibrate:calibrate",
+        "Measure milliseconds a forward by rows, for a model, its plans and a draft model. Kept for the next time.",
+    ),
+    "tune": (
+        "tune.tune:tune",
+        "Find the fastest lossless method for a model on your prompts and machine, or that none is. Goes on after a kill.",
+    ),
+    "design": (
+        "tune.design:design",
+        "Measure what draft models of many shapes would cost here, and say which to train and what it must reach.",
+    ),
+    "demo": (
+        "demo:demo",
+        "Watch the bundled model write, with and without speculation, and see where it helps and where it doesn't.",
+    ),
+    "trace": (
+        "tune.trace:trace",
+        "Draft at every position of the model's greedy answers, for simulate and policies compare. Goes on after a kill.",
+    ),
+    "simulate": (
+        "tune.simulate:simulate",
+        "Replay a policy on a trace: its rounds, and the speed-up over plain decoding that the costs make of them.",
+    ),
+    "models": (
+        "listing:models",
+        "List the bundled models, and of every decoder of transformers whether it runs, and if not why.",
+    ),
+    "drafters": ("listing:drafters", "List the drafters with their options."),
+    "policies": ("tune.policies:policies", "List the length policies with their options, or compare them on a trace."),
+    "train": (
+        "train.app:train",
+        "Make prompts and answers; train models and drafters for speculative decoding; measure them.",
+    ),
+    "export": ("export:export", "Write a part of a model as a checkpoint for other engines."),
+}
 
 
 def main() -> None:
@@ -89,13 +116,13 @@ def _told(message: str, status: int) -> int:
 
 def _unknown(arguments: Sequence[str]) -> str | None:
     """A sentence with the commands or flags that there are, if one of the arguments should be one and isn't."""
-    commands: dict[str, Any] = vars(typer.main.get_command(app))["commands"]
+    commands: Mapping[str, Any] = app.commands
     called = ""
     for name in (argument for argument in arguments if not argument.startswith("-")):
         called = f"{called} {name}".lstrip()
         if name not in commands:
             return f"unknown command {called!r}; known: {', '.join(commands)}"
-        command = commands[name]
+        command = opened(commands[name])
         commands = vars(command).get("commands", {})
         if not commands:
             return _unknown_flag(command, arguments)
@@ -112,7 +139,13 @@ def _unknown_flag(command: Any, arguments: Sequence[str]) -> str | None:
     return None
 
 
-@app.callback()
+root = typer.Typer(
+    help="Speeds up language models by speculative decoding, without changing the probability of any text.",
+    context_settings={"help_option_names": ["-h", "--help"]},
+)
+
+
+@root.callback()
 def _root(
     show_version: Annotated[
         bool,
@@ -124,5 +157,8 @@ def _root(
 
 def _version(wanted: bool) -> None:
     if wanted:
-        print(version("forerun"))
+        print(__version__)
         raise typer.Exit
+
+
+app = group(root, COMMANDS)

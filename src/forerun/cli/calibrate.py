@@ -8,14 +8,11 @@ from typing import Annotated, Any
 
 import typer
 
-from ..bench.calibrate import REPEATS
-from ..bench.calibration import Opened, calibrated
 from ..core.cost import Cost, Costs, draft_ratio
-from ..engine.conditions import conditions
 from ..models.packed.plan import LayerPlan
 from .flags import takes
-from .given import OPENING, PLAIN, AsJson, Model, open_engine
-from .screen import note, progress, show, show_json, show_table
+from .shared_options import OPENING, PLAIN, AsJson, Model, open_engine
+from .terminal import note, progress, show, show_json, show_table
 from .values import parse
 
 LENGTHS = (1, 2, 3, 4, 5, 7, 9)
@@ -25,19 +22,24 @@ LENGTHS = (1, 2, 3, 4, 5, 7, 9)
 def calibrate(
     model: Model,
     exit_layer: Annotated[
-        list[int] | None, typer.Option(help="Measure a draft that leaves after this layer, too; may be repeated.")
+        list[int] | None, typer.Option(help="Also measure a draft that exits after this layer; may be repeated.")
     ] = None,
     skip_attention: Annotated[str, typer.Option(help="Measure a draft without these attention sublayers: 3,5,7.")] = "",
-    skip_mlp: Annotated[str, typer.Option(help="The MLP sublayers that the same draft leaves out.")] = "",
+    skip_mlp: Annotated[str, typer.Option(help="The MLP sublayers that this draft leaves out.")] = "",
     draft_weights: Annotated[
-        str, typer.Option(help="Measure these drafts in smaller weights, int8 or int4; alone: the whole model in them.")
+        str,
+        typer.Option(help="Measure these drafts with int8 or int4 weights; without another draft: the whole model."),
     ] = "",
-    draft_model: Annotated[str | None, typer.Option(help="Measure this draft model, too.")] = None,
-    refresh: Annotated[bool, typer.Option("--refresh", help="Measure again, whatever was measured before.")] = False,
+    draft_model: Annotated[str | None, typer.Option(help="Also measure this draft model.")] = None,
+    refresh: Annotated[bool, typer.Option("--refresh", help="Measure again, even if it was measured before.")] = False,
     as_json: AsJson = False,
     **given: Any,
 ) -> None:
     """Measure milliseconds a forward by rows, for a model, its plans and a draft model. Kept for the next time."""
+    from ..bench.calibrate import REPEATS
+    from ..bench.calibration import Opened, calibrated
+    from ..engine.measurement_conditions import conditions
+
     target = Opened(model, open_engine(model, PLAIN, given), given["weights"])
     plans = _plans(target.engine.runner.num_layers, exit_layer or (), skip_attention, skip_mlp, draft_weights)
     draft = None
@@ -50,8 +52,8 @@ def calibrate(
         show_json({**about, **costs.as_dict(), "advice": advice(costs)})
         return
     note("measured before; --refresh measures again" if known else "measured now")
-    show_table(*curves(costs), title="Milliseconds a forward (distance of the quartiles)")
-    show_table(*break_even(costs), title="Tokens a round from which on speculation pays, by drafted tokens")
+    show_table(*curves(costs), title="Milliseconds per forward (interquartile range)")
+    show_table(*break_even(costs), title="Tokens per round at which speculation pays, by drafted tokens")
     for sentence in advice(costs):
         show(sentence)
     show(f"{about['model']}, {about['dtype']}, {about['hardware']}, {about['threads']} threads")
@@ -85,7 +87,7 @@ def curves(costs: Costs) -> tuple[tuple[str, ...], list[tuple[str, ...]]]:
 
 
 def break_even(costs: Costs) -> tuple[tuple[str, ...], list[tuple[str, ...]]]:
-    """k c + t(k + 1) / t(1) for several k: behind the short prefix, by way of drafting."""
+    """k c + t(k + 1) / t(1) for several k: after the short prefix, by way of drafting."""
     target = costs.target
     ways = [("without a forward (lookup)", 0.0), *((label(c), draft_ratio(target, c)) for c in costs.costs[1:])]
     rows = [

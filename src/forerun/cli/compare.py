@@ -7,24 +7,23 @@ import sys
 from collections.abc import Sequence
 from importlib.resources import as_file, files
 from pathlib import Path
-from typing import Annotated, Any
+from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from ..bench.compare import compare as measure
-from ..bench.compare import count_runs
-from ..bench.comparison import Comparison
-from ..bench.profile import Profile, profile_of
-from ..engine.conditions import conditions
 from ..engine.methods import DEFAULT_DRAFTER, DEFAULT_POLICY
 from ..engine.options import Options
-from ..engine.prompts.questions import Question, read_questions
 from ..engine.request import RequestOptions
 from .flags import request_flags, request_of, takes
-from .given import OPENING, RESERVED, AsJson, Drafter, Model, Policy, Raw
 from .method import method_flags
-from .screen import note, progress, show, show_json, show_table
-from .tuned import SystemFile, choice_of
+from .shared_options import OPENING, RESERVED, AsJson, Drafter, Model, Policy, Raw
+from .system_choice import SystemFile, choice_of
+from .terminal import note, progress, show, show_json, show_table
+
+if TYPE_CHECKING:
+    from ..bench.comparison import Comparison
+    from ..bench.profile import Profile
+    from ..engine.prompts.questions import Question
 
 UNTIMED = ("speculate", "logprobs", "processed_logprobs")
 # texts of every checkpoint are measured to the same length
@@ -40,10 +39,10 @@ def compare(
     system: SystemFile = None,
     prompts: Annotated[
         Path | None,
-        typer.Option(help='JSON lines with "prompt", "messages" or "turns"; a few of forerun\'s own if not given.'),
+        typer.Option(help='JSON lines with "prompt", "messages" or "turns"; a few built-in ones if not given.'),
     ] = None,
-    repeats: Annotated[int, typer.Option(help="How many times both sides answer all prompts.")] = 5,
-    profile: Annotated[bool, typer.Option("--profile", help="Show where a round's time goes, too.")] = False,
+    repeats: Annotated[int, typer.Option(help="How many times each method answers all prompts.")] = 5,
+    profile: Annotated[bool, typer.Option("--profile", help="Also show where a round's time goes.")] = False,
     raw: Raw = False,
     as_json: AsJson = False,
     **given: Any,
@@ -51,6 +50,12 @@ def compare(
     """Measure a method against plain decoding. Exit status 1 if outputs differ by more than rounding explains."""
     choice = choice_of(system, drafter, policy, context, given)
     request: RequestOptions = {**LENGTH, **request_of(given)}
+    from ..bench.compare import compare as measure
+    from ..bench.compare import count_runs
+    from ..bench.profile import profile_of
+    from ..engine.measurement_conditions import conditions
+    from ..engine.prompts.questions import read_questions
+
     questions = own_questions("repeating", "open") if prompts is None else read_questions(prompts)
     engine = choice.open(model)
     with progress("comparing", count_runs(1, questions, repeats)) as tick:
@@ -78,6 +83,8 @@ def _show_profile(found: Profile) -> None:
 
 def own_questions(*names: str) -> list[Question]:
     """The prompts that come with forerun: "repeating", whose answers repeat their prompt, and "open"."""
+    from ..engine.prompts.questions import read_questions
+
     questions: list[Question] = []
     for name in names:
         with as_file(files("forerun") / "data" / f"{name}.jsonl") as path:
@@ -92,7 +99,10 @@ def verdict(found: Comparison) -> str:
         return "Outputs: equal, token for token."
     place = f"question {where.question + 1}, turn {where.turn + 1}, token {where.position + 1}"
     if found.verdict == "sampled":
-        return f"Outputs: sampled, first different at {place}; drawn drafts keep the law of the output, not its tokens."
+        return (
+            f"Outputs: sampled, first different at {place}; drawn drafts keep the distribution of the output, not its "
+            "tokens."
+        )
     preferred = f"plain decoding preferred its token there by {where.margin:.3g}"
     if found.verdict == "rounding":
         return f"Outputs: {found.match_rate:.1%} equal; first different at {place}, a near-tie ({preferred})."

@@ -4,9 +4,12 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from statistics import median
+from typing import TYPE_CHECKING
 
-from ..bench.comparison import Comparison, spread
 from .compare import verdict
+
+if TYPE_CHECKING:
+    from ..bench.comparison import Comparison
 
 # a speed-up counts where even its lower quartile is this far above 1, a slow-down where its upper one is as far below
 CLEAR = 0.05
@@ -23,6 +26,8 @@ def conclusion(name: str, found: Mapping[str, Comparison]) -> str:
 
 def effect(found: Comparison) -> str:
     """How a method did, by where the quartiles of its repeats lie."""
+    from ..bench.comparison import spread
+
     ratios, bound = found.ratios, found.speculative.stats.tokens_per_round
     low, high = spread(ratios)
     if median(ratios) > bound * NOISE:

@@ -4,21 +4,20 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from statistics import median
-from typing import Annotated
+from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from ..bench.compare import compare, count_runs
-from ..bench.comparison import Comparison, spread
-from ..engine.conditions import conditions
-from ..engine.engine import Engine
-from ..engine.prompts.questions import has_chat_template
 from ..engine.request import RequestOptions
 from .compare import own_questions
 from .conclusion import conclusion
-from .given import PLAIN, open_engine
 from .method import Method
-from .screen import note, progress, show, show_table, write
+from .shared_options import PLAIN, open_engine
+from .terminal import note, progress, show, show_table, write
+
+if TYPE_CHECKING:
+    from ..bench.comparison import Comparison
+    from ..engine.engine import Engine
 
 MODEL = "smollm2"
 KINDS = {"repeating": "answers that repeat the prompt", "open": "open questions"}
@@ -36,14 +35,19 @@ def methods_for(num_layers: int) -> dict[str, Method]:
 
 def demo(
     repeats: Annotated[int, typer.Option(help="How many times every method answers every prompt.")] = 3,
-    max_new_tokens: Annotated[int, typer.Option(help="Tokens an answer.")] = 32,
-    seconds: Annotated[float, typer.Option(help="Time for either kind of prompts; a slow machine repeats less.")] = 45,
+    max_new_tokens: Annotated[int, typer.Option(help="The most tokens of an answer.")] = 32,
+    seconds: Annotated[
+        float, typer.Option(help="Time limit for each kind of prompts; a slow machine repeats less.")
+    ] = 45,
     dtype: Annotated[
         str, typer.Option(help="float32 is exact on a CPU; bfloat16 may differ in near-ties.")
     ] = "float32",
-    model: Annotated[str, typer.Option(help="Another model than the bundled one.")] = MODEL,
+    model: Annotated[str, typer.Option(help="A model other than the bundled one.")] = MODEL,
 ) -> None:
     """Watch the bundled model write, with and without speculation, and see where it helps and where it doesn't."""
+    from ..bench.compare import compare, count_runs
+    from ..engine.measurement_conditions import conditions
+
     plain = open_engine(model, PLAIN, {"dtype": dtype})
     methods = methods_for(plain.runner.num_layers)
     engines = [
@@ -68,6 +72,8 @@ def demo(
 
 def _watch(writers: Mapping[str, Engine], request: RequestOptions) -> None:
     """One answer as it is written, first plainly, then through drafting and verification."""
+    from ..engine.prompts.questions import has_chat_template
+
     question = own_questions("repeating")[0]
     show(f"Prompt: {question.turns[0]}\n")
     for title, writer in writers.items():
@@ -79,6 +85,8 @@ def _watch(writers: Mapping[str, Engine], request: RequestOptions) -> None:
 
 
 def _report(title: str, names: Mapping[str, Method], found: Sequence[Comparison]) -> None:
+    from ..bench.comparison import spread
+
     rows = [("plain decoding", f"{median(found[0].plain.rates):.1f}", "1", "1", "0", "")]
     for name, one in zip(names, found, strict=True):
         low, high = spread(one.ratios)

@@ -8,12 +8,11 @@ from typing import Annotated
 
 import typer
 
-from ..export.draft import export_draft
-from .given import AsJson, Model
-from .screen import note, show, show_json
+from .shared_options import AsJson, Model
+from .terminal import note, show, show_json
 
 export = typer.Typer(
-    name="export", help="Write a part of a model as a checkpoint that other engines read.", no_args_is_help=True
+    name="export", help="Write a part of a model as a checkpoint for other engines.", no_args_is_help=True
 )
 
 
@@ -33,6 +32,8 @@ def draft(
     as_json: AsJson = False,
 ) -> None:
     """Write the first layers, the final norm and the head as a draft model, checked to equal the early exit bit for bit."""
+    from ..export.draft import export_draft
+
     note(f"loading {model}")
     written = export_draft(model, exit_layer, output, dtype)
     if as_json:

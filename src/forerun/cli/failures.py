@@ -22,7 +22,7 @@ def sentence(error: OSError, arguments: Sequence[str]) -> str | None:
         "a directory is needed, and this is a file" if error.errno == errno.EEXIST else error.strerror or str(error)
     )
     if error.filename is None:
-        return f"can't write: {reason}; make room" if error.errno in FULL else None
+        return f"can't write: {reason}; free some space" if error.errno in FULL else None
     name = str(error.filename)
     if error.errno in FULL | ANYWHERE or (error.errno in WITH_PATH and _is_given(name, arguments)):
         return f"{name}: {reason}"

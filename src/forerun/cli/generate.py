@@ -5,22 +5,23 @@ from __future__ import annotations
 import sys
 from dataclasses import asdict
 from time import perf_counter
-from typing import Annotated, Any
+from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from ..engine.answer import Result
-from ..engine.engine import Engine
 from ..engine.generation_config.defaults import CheckpointDefaults
 from ..engine.methods import DEFAULT_DRAFTER, DEFAULT_POLICY
-from ..engine.prompts.questions import Question, has_chat_template
 from ..engine.request import RequestOptions
 from ..errors import UnsupportedOption
 from .flags import request_flags, request_of, takes
-from .given import OPENING, RESERVED, AsJson, Drafter, Model, Policy, Raw
 from .method import method_flags
-from .screen import note, show, show_json, write
-from .tuned import SystemFile, choice_of
+from .shared_options import OPENING, RESERVED, AsJson, Drafter, Model, Policy, Raw
+from .system_choice import SystemFile, choice_of
+from .terminal import note, show, show_json, write
+
+if TYPE_CHECKING:
+    from ..engine.answer import Result
+    from ..engine.engine import Engine
 
 
 @takes(*OPENING, *request_flags(), *method_flags(RESERVED))
@@ -43,6 +44,8 @@ def generate(
     text = _stdin().removesuffix("\n") if prompt == "-" else prompt
     if not text:
         raise ValueError("the prompt is empty; give at least one token")
+    from ..engine.prompts.questions import Question, has_chat_template
+
     before = () if system_prompt is None else ({"role": "system", "content": system_prompt},)
     engine = choice.open(model)
     if request["generation_config"] and not {"temperature", "do_sample"} & {*request}:
@@ -56,7 +59,7 @@ def generate(
         show()
         note(_summary(result, seconds))
     if lossy:
-        note("lossy: sampled text does not follow the model's own law with this verification")
+        note("lossy: sampled text does not follow the model's distribution with this verification")
 
 
 def _tell_sampling(defaults: CheckpointDefaults) -> None:
@@ -79,7 +82,7 @@ def _stdin() -> str:
 
 
 def _answer(engine: Engine, prompt: Any, request: RequestOptions, quiet: bool) -> tuple[Result, float]:
-    """The result, and the seconds behind the first token."""
+    """The result, and the seconds after the first token."""
     pieces = engine.stream(prompt, **request)
     piece = next(pieces)
     begun = perf_counter()
@@ -108,7 +111,7 @@ def _summary(result: Result, seconds: float) -> str:
     stats = result.stats
     said = [f"{stats.tokens} tokens, ended by {result.finish_reason}"]
     if stats.decoded and seconds:
-        said.append(f"{stats.decoded / seconds:.1f} tokens/s behind the first")
+        said.append(f"{stats.decoded / seconds:.1f} tokens/s after the first")
         said.append(f"{stats.tokens_per_round:.2f} tokens per round")
     if stats.drafted:
         said.append(f"{stats.accepted} of {stats.drafted} drafted tokens accepted")

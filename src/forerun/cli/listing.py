@@ -3,20 +3,18 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
+from importlib.metadata import version
 from typing import Annotated, Any
 
-import transformers
 import typer
 
 from ..core.registry import Entry
 from ..errors import ModelNotFound
-from ..families.table import read_table
-from ..families.trial import REFUSED, RUNS, UNMADE, WRONG
-from ..models.files.locate import BUNDLED, locate
+from ..families.table import REFUSED, RUNS, UNMADE, WRONG, read_table
 from .flags import spelling
-from .given import AsJson
 from .method import KINDS
-from .screen import note, show, show_json, show_table
+from .shared_options import AsJson
+from .terminal import note, show, show_json, show_table
 from .values import words
 
 RESULTS = {RUNS: "yes", REFUSED: "no", UNMADE: "not tried", WRONG: "no"}
@@ -24,16 +22,18 @@ RESULTS = {RUNS: "yes", REFUSED: "no", UNMADE: "not tried", WRONG: "no"}
 
 def models(
     words: Annotated[
-        str, typer.Argument(metavar="[WORDS]", help="Only families whose name, result or reason holds these words.")
+        str, typer.Argument(metavar="[WORDS]", help="Only families whose name, result or reason contains these words.")
     ] = "",
     as_json: AsJson = False,
 ) -> None:
     """List the bundled models, and of every decoder of transformers whether it runs, and if not why."""
+    from ..models.files.locate import BUNDLED
+
     bundled = [{"name": name, "package": package, "installed": _installed(name)} for name, package in BUNDLED.items()]
     table = read_table()
     families = table.matching(words)
     if as_json:
-        versions = {"transformers": table.transformers, "installed": transformers.__version__}
+        versions = {"transformers": table.transformers, "installed": version("transformers")}
         show_json({"bundled": bundled, **versions, "date": table.date, "families": families})
         return
     if not words:
@@ -46,7 +46,7 @@ def models(
         f"decoders of transformers {table.transformers}, each tried as a small random model ({table.date})",
     )
     running = sum(one["result"] == RUNS for one in families.values())
-    show(f"{running} of {len(families)} run. Whatever is loaded is checked again, and refused or right.")
+    show(f"{running} of {len(families)} run. Every model is checked again when it is loaded.")
     if table.stale:
         note(table.stale)
 
@@ -109,6 +109,8 @@ def _shown(default: Any) -> str:
 
 
 def _installed(name: str) -> bool:
+    from ..models.files.locate import locate
+
     try:
         locate(name)
     except ModelNotFound:

@@ -12,9 +12,9 @@ from dataclasses import dataclass
 from typing import Any
 
 from ..core.registry import Entry, Registry
-from ..drafters.base import DRAFTERS
+from ..drafters.registry import DRAFTERS
 from ..errors import UnsupportedOption
-from ..policies.base import POLICIES
+from ..policies.registry import POLICIES
 from .flags import REQUEST, flag, spelling
 from .values import is_switch, parse, words
 

@@ -8,7 +8,7 @@ from pathlib import Path
 from typing import Any
 
 from .output import write_text
-from .screen import finite, note
+from .terminal import finite, note
 
 Draw = Callable[[Any, Path], list[Path]]
 

@@ -1,7 +1,7 @@
-"""Randomness keyed by what it decides, never taken from a running stream.
+"""Random numbers keyed by their purpose, never taken from a running stream.
 
-A number depends on the seed, the absolute position of the token and the purpose alone. So how many numbers a policy or a
-rejected draft used up can't change the text, and a request gives the same text alone and in a batch.
+A number depends only on the seed, the absolute position of the token and the purpose. So the text doesn't depend on how many
+numbers a policy or a rejected draft used, and a request gives the same text alone and in a batch.
 """
 
 from __future__ import annotations
@@ -15,7 +15,7 @@ from .law import Law
 
 
 class Chance(ABC):
-    """The coins and draws of one request, each made from one number of its own."""
+    """The random decisions of one request, each from a number of its own."""
 
     @abstractmethod
     def uniform(self, purpose: bytes, *key: int) -> float:
@@ -23,9 +23,9 @@ class Chance(ABC):
 
     @final
     def accept(self, ratio: float, position: int, sibling: int) -> bool:
-        """True with probability min(1, ratio): is the node's child number `sibling` accepted as the token at position?
+        """True with probability min(1, ratio): whether the node's child `sibling` is accepted as the token at position.
 
-        Strictly below, since the number may be 0 and a token of probability 0 must not pass.
+        The comparison is strict, since the number may be 0 and a token of probability 0 must not be accepted.
         """
         return self.uniform(b"accept", position, sibling) < ratio
 
@@ -38,9 +38,9 @@ class Chance(ABC):
     def propose(self, law: Law, position: int, start: int, sibling: int = 0) -> int:
         """A draft token for position, in the round that began when `start` tokens were known.
 
-        sibling tells apart all the tokens that a round drafts for one position, whatever their parents. The round is
-        part of the key: a position that is drafted again after a rejection must not see the old number, since a policy
-        may have adapted to the token that it gave.
+        sibling numbers all the tokens that a round drafts for one position, whatever their parents. The round is part of
+        the key: a position that is drafted again after a rejection must not reuse the old number, since a policy may have
+        adapted to the token that it gave.
         """
         return law.quantile(self.uniform(b"draft", position, start, sibling))
 

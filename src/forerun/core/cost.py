@@ -48,7 +48,7 @@ class Cost:
 
     @property
     def key(self) -> tuple[str, str, str]:
-        """Model, weights and plan: what tells the costs of one machine apart."""
+        """Model, weights and plan: the key of a cost on one machine."""
         return self.model, self.weights, self.plan
 
     @property
@@ -60,10 +60,10 @@ class Cost:
         return tuple(sorted({point.rows for point in self.points}))
 
     def ms(self, rows: float, prefix: float | None = None) -> float:
-        """Milliseconds of a forward of `rows` rows behind `prefix` tokens, None for the shortest measured prefix.
+        """Milliseconds of a forward of `rows` rows after `prefix` tokens, None for the shortest measured prefix.
 
-        Straight lines between the measured points. Beyond the most rows the last line goes on; below the fewest, and
-        outside the measured prefixes, the nearest value holds.
+        Interpolates linearly between the measured points. Above the most rows it extrapolates; below the fewest rows, and
+        outside the measured prefixes, it takes the nearest value.
         """
         if rows <= 0:
             return 0.0
@@ -72,13 +72,13 @@ class Cost:
     def best_rows(self, rows: int, prefix: float | None = None) -> int:
         """How many rows a forward of `rows` rows should be padded to: the fastest measured count, or rows itself.
 
-        More rows count as faster if they gain 5 % and the middle halves of the two measurements lie apart.
+        More rows count as faster if they are 5 % faster and the interquartile ranges of the two measurements don't overlap.
         """
         better = [count for count in self.rows if count > rows and self._gains(count, rows, prefix)]
         return min(better, key=lambda count: self.ms(count, prefix), default=rows)
 
     def padded(self) -> Cost:
-        """What forwards cost where each runs with best_rows rows behind the shortest prefix."""
+        """The costs if each forward is padded to best_rows rows, as measured after the shortest prefix."""
         best = {rows: self.best_rows(rows) for rows in self.rows}
         return replace(self, points=tuple(replace(p, ms=self.ms(best[p.rows], p.prefix)) for p in self.points))
 
@@ -103,7 +103,7 @@ class Cost:
         return _between(line, rows)
 
     def _line(self, prefix: int, value: Callable[[Point], float]) -> list[tuple[float, float]]:
-        """(rows, value) of the points behind a measured prefix, by rows."""
+        """(rows, value) of the points after a measured prefix, by rows."""
         return sorted((float(point.rows), value(point)) for point in self.points if point.prefix == prefix)
 
 
@@ -150,10 +150,10 @@ def draft_ratio(target: Cost, draft: Cost, prefix: float | None = None) -> float
 def predicted_speedup(
     target: Cost, tokens_per_round: float, k: float, c: float = 0.0, prefix: float | None = None
 ) -> float:
-    """tokens per round / (k c + t(k + 1) / t(1)): the speed-up over plain decoding, were there no cost but forwards.
+    """tokens per round / (k c + t(k + 1) / t(1)): the speed-up over plain decoding if only forwards cost time.
 
-    k is the mean number of drafted tokens a round, c the cost ratio of one of them. Leviathan et al., arXiv 2211.17192,
-    section 3.3, with a verification that costs what it does here.
+    k is the mean number of drafted tokens per round, c the cost ratio of one of them. Leviathan et al., arXiv 2211.17192,
+    section 3.3, with the measured cost of a verification.
     """
     if k < 0 or c < 0:
         raise ValueError(f"k and c must be at least 0, got k {k} and c {c}")

@@ -1,4 +1,4 @@
-"""The loop: prompt ids -> prefill -> (draft -> verify -> keep -> yield) until done. One loop serves every method."""
+"""The loop: prompt ids -> prefill -> (draft -> verify -> keep -> yield) until done. Every method uses this loop."""
 
 from __future__ import annotations
 
@@ -14,16 +14,16 @@ from .forward import Target
 from .law import Law, PointMass
 from .policy import LengthPolicy
 from .sampling import greedy_tokens, law
-from .values import ROOT, Context, Draft, Round, Step, Timing, Unused, Verdict
+from .values import ROOT, Context, Draft, Round, Step, Timing, UnusedWork, Verdict
 from .verify import RowLaw, Rule, verify
 
-MOST_FAILED = 4  # NaN in the keys of a draft model doesn't go away
+MOST_FAILED = 4  # NaN in the keys of a draft model stays there
 
 
 async def decode(target: Target, drafter: Drafter, policy: LengthPolicy, context: Context) -> AsyncGenerator[Round]:
-    """Yield a round at a time until the context is finished. The first round is the prefill, with an empty draft.
+    """Yield rounds until the context is finished. The first round is the prefill, with an empty draft.
 
-    The target's law decides every token (verify.py), whatever drafter and policy do, unless the drafter is lossy.
+    Unless the drafter is lossy, every token follows the target's law (verify.py), whatever drafter and policy do.
     """
     if context.room <= 0:
         return
@@ -31,16 +31,16 @@ async def decode(target: Target, drafter: Drafter, policy: LengthPolicy, context
     rows = await target.sync(context.ids, drafter.taps)
     clock.lap("forward")
     yield _finish(Draft(), _decide(Draft(), rows.logits, context, clock), rows.logits, context, clock)
-    failed = 0  # drafts in a row that no processor spoilt, and that held nothing for the drafter's row was no law
+    failed = 0  # consecutive drafts that are empty because the drafter's row was no law, without a processor's doing
     policy.begin(drafter.unread(context.ids), context.room)
     try:
         while context.finish_reason is None:
             clock = _Clock()
             held_back = policy.should_stop([])
             asked = not held_back and failed < MOST_FAILED
-            steps, unused = await _collect(drafter, policy, context) if asked else ([], Unused())
-            failed = 0 if steps else failed + (unused.effort.invalid > 0 and not context.sampling.calls_processors)
-            draft = Draft.of(steps, unused.effort)
+            steps, unused = await _collect(drafter, policy, context) if asked else ([], UnusedWork())
+            failed = 0 if steps else failed + (unused.counts.invalid > 0 and not context.sampling.calls_processors)
+            draft = Draft.of(steps, unused.counts)
             clock.lap("draft")
             clock.add("draft_forward", sum(step.forward_seconds for step in steps) + unused.seconds)
             rows = await target.complete(
@@ -57,11 +57,11 @@ async def decode(target: Target, drafter: Drafter, policy: LengthPolicy, context
         policy.end()
 
 
-async def _collect(drafter: Drafter, policy: LengthPolicy, context: Context) -> tuple[list[Step], Unused]:
-    """Pull a step or more while there is room for them and the target's own token; an end of sequence ends a chain."""
+async def _collect(drafter: Drafter, policy: LengthPolicy, context: Context) -> tuple[list[Step], UnusedWork]:
+    """Collect steps while there is room for them and the target's own token; an end of sequence ends a chain."""
     steps: list[Step] = []
     if context.room <= 1:
-        return steps, Unused()
+        return steps, UnusedWork()
     async with aclosing(drafter.draft(context)) as source:
         while len(steps) < context.room - 1 and not (steps and policy.should_stop(steps)):
             step = await anext(source, None)
@@ -99,7 +99,7 @@ def _finish(
 
 @final
 class _Clock:
-    """A stop watch with named laps."""
+    """A stopwatch with named laps."""
 
     def __init__(self) -> None:
         self.seconds: dict[str, float] = {}
@@ -115,7 +115,7 @@ class _Clock:
 
 
 def _row_laws(logits: Tensor, context: Context, clock: _Clock) -> RowLaw:
-    """The target's law by row. Greedy rows without history are read off together, in one transfer."""
+    """The target's law by row. Greedy rows without history are read in one transfer."""
     sampling = context.sampling
     begun = perf_counter()
     if sampling.temperature == 0 and not sampling.uses_history:

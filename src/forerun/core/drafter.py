@@ -1,4 +1,4 @@
-"""What the loop knows of a drafter: it drafts for one request, and may let others branch what it drafts."""
+"""The interface of a drafter: it drafts for one request, and may let other drafters branch its drafts."""
 
 from __future__ import annotations
 
@@ -8,19 +8,19 @@ from collections.abc import Sequence as Series
 
 from ..errors import UnsupportedOption
 from .forward import Rows
-from .values import Context, Step, Unused
+from .values import Context, Step, UnusedWork
 from .verify import Rule
 
 WITH_LAW = "draft with draft_model, self or exit_adapter"
 
 
 class Drafter(ABC):
-    """Drafts for one request. taps: the layers whose states it reads off the target's sequence (Sequence.states).
+    """Drafts for one request. taps: the layers whose states it reads from the target's sequence (Sequence.states).
 
-    identity says which drafter it is, to what was trained for it; "" where it can't be told. branches: it has begin and
-    extend, so a tree can be drafted with it. rule: how its drafts are verified where that is not verify.verify; any other is
-    lossy. inner: the drafter that it branches, if it does; forwards: how many rows each forward of inner had, of the last
-    draft begun. unused: what was done in the last draft begun, beside its steps' own effort.
+    identity: which drafter it is, for files that were trained for it; "" if unknown. branches: whether it has begin and
+    extend, which drafting a tree needs. rule: how its drafts are verified, if not by verify.verify; any other rule is lossy.
+    inner: the drafter that it branches, if any. forwards: the rows of each forward of inner in the last draft. unused: work
+    of the last draft that led to no step.
     """
 
     taps: frozenset[int] = frozenset()
@@ -29,7 +29,7 @@ class Drafter(ABC):
     rule: Rule | None = None
     inner: Drafter | None = None
     forwards: Series[int] = ()
-    unused: Unused = Unused()
+    unused: UnusedWork = UnusedWork()
 
     @abstractmethod
     def draft(self, context: Context) -> AsyncGenerator[Step]:
@@ -44,19 +44,19 @@ class Drafter(ABC):
         return 0
 
     async def begin(self, context: Context) -> Rows | None:
-        """The row behind the pending token, at the start of a round; None where nothing can be drafted."""
-        raise UnsupportedOption(f"a {type(self).__name__} has no law to branch from; {WITH_LAW}")
+        """The row after the pending token, at the start of a round; None where nothing can be drafted."""
+        raise UnsupportedOption(f"a {type(self).__name__} gives no probabilities to branch from; {WITH_LAW}")
 
     async def extend(self, tokens: Series[int], parents: Series[int]) -> Rows | None:
-        """A row behind each of these drafted tokens; None where the drafter's context ends.
+        """A row after each of these drafted tokens; None where the drafter's context ends.
 
         The tokens handed over since begin are numbered from 0. parents[i] is the number of an earlier one that tokens[i]
         follows, ROOT for the pending token.
         """
-        raise UnsupportedOption(f"a {type(self).__name__} has no law to branch from; {WITH_LAW}")
+        raise UnsupportedOption(f"a {type(self).__name__} gives no probabilities to branch from; {WITH_LAW}")
 
     async def read(self, ids: Series[int], given: int) -> Rows:
-        """The rows behind ids[given - 1:], as if the tokens behind the first `given` had been drafted, in one pass.
+        """The rows after ids[given - 1:], as if the tokens after the first `given` had been drafted, in one pass.
 
         To learn from a text without drafting it token by token. given is at least 3. Raises UnsupportedOption where the
         drafter has no rows.
@@ -64,4 +64,4 @@ class Drafter(ABC):
         raise UnsupportedOption(f"a {type(self).__name__} can't read a text in one pass; {WITH_LAW}")
 
     def close(self) -> None:  # noqa: B027
-        """The request ended: give back what other requests can use. Called once; most drafters hold nothing."""
+        """The request ended: release what other requests can use. Called once; most drafters hold nothing."""

@@ -1,7 +1,7 @@
-"""The driver: it runs the forwards that coroutines ask for, those of many requests packed together.
+"""The driver: it runs the forwards that coroutines ask for, packing those of many requests together.
 
-No asyncio is needed: a driver calls `coroutine.send`. Verifications wait while drafts are pending, else the requests fall
-out of phase and the packed forwards shrink. A request that fails or is cancelled leaves the others as they are.
+No asyncio is needed: a driver calls `coroutine.send`. Verifications wait while drafts are pending; otherwise the requests
+would get out of phase and the packed forwards would shrink. A request that fails or is cancelled doesn't affect the others.
 """
 
 from __future__ import annotations
@@ -17,12 +17,12 @@ T = TypeVar("T")
 
 
 class Cancelled(BaseException):
-    """Thrown into a source that waits for a forward when it is cancelled; let it pass."""
+    """Thrown into a cancelled source that waits for a forward; don't catch it."""
 
 
 @dataclass(frozen=True, slots=True)
 class Event(Generic[K, T]):
-    """What came out of a source: a value, or its end, with the error that ended it if there was one."""
+    """A value of a source, or its end, with the error that ended it, if any."""
 
     key: K
     value: T | None = None
@@ -60,7 +60,7 @@ class _Task(Generic[T]):
             return done.value  # type: ignore[no-any-return]
 
     def close(self) -> None:
-        """Close the source where it stands; its `finally` blocks don't await."""
+        """Close the source at its current point; its `finally` blocks don't await."""
         if self._coroutine is not None:
             try:
                 # not GeneratorExit: Python 3.11 doesn't pass that on to the generators awaited inside
@@ -75,7 +75,7 @@ class _Task(Generic[T]):
 
 @final
 class Batch(Generic[K, T]):
-    """Sources in flight together. Values must not be None."""
+    """Sources that run together. Values must not be None."""
 
     def __init__(self) -> None:
         self._tasks: dict[K, _Task[T]] = {}
@@ -85,13 +85,13 @@ class Batch(Generic[K, T]):
         return len(self._tasks)
 
     def add(self, key: K, source: AsyncGenerator[T]) -> None:
-        """Let source take part from the next step on."""
+        """Run source from the next step on."""
         if key in self._tasks:
             raise ValueError(f"request {key!r} is in flight already")
         self._tasks[key] = _Task(source)
 
     def cancel(self, key: K) -> None:
-        """Close a source; nothing more comes from it, and the others go on. One that has ended stays as it is."""
+        """Close a source: it gives no more events, and the others continue. Nothing happens if it has ended."""
         self._cancelled.add(key)
         if (task := self._tasks.pop(key, None)) is not None:
             task.close()
@@ -101,7 +101,7 @@ class Batch(Generic[K, T]):
             self.cancel(key)
 
     def step(self) -> list[Event[K, T]]:
-        """Run one packed forward, the most urgent, and what follows from it up to the next forwards."""
+        """Run the most urgent packed forward, and the sources that waited for it up to their next forwards."""
         self._execute(self._urgent())
         events: list[Event[K, T]] = []
         for key, task in list(self._tasks.items()):
@@ -109,7 +109,7 @@ class Batch(Generic[K, T]):
         return events
 
     def run(self) -> Iterator[Event[K, T]]:
-        """All events until every source has ended. A consumer may add and cancel between two of them."""
+        """All events until every source has ended. The consumer may add and cancel sources in between."""
         while self._tasks:
             for event in self.step():
                 if event.key not in self._cancelled:
@@ -141,7 +141,7 @@ class Batch(Generic[K, T]):
             return
 
     def _urgent(self) -> list[_Task[T]]:
-        """The waiting tasks whose forward comes next: drafts before verifications, and only such as can be packed."""
+        """The waiting tasks whose forwards run next: drafts before verifications, and only those that can be packed."""
         waiting = [task for task in self._tasks.values() if task.request is not None]
         drafting = [task for task in waiting if task.request and task.request.drafting]
         groups: dict[Hashable, list[_Task[T]]] = {}

@@ -1,4 +1,4 @@
-"""How coroutines ask a driver for a forward, and what comes back."""
+"""How coroutines ask a driver for a forward, and the rows that it returns."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from torch import Tensor
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Rows:
-    """What a forward gives for the wanted rows of one request, in order.
+    """The results of a forward for the wanted rows of one request, in order.
 
     logits [n, V]; hidden [n, D], the input of the output head; taps: layer -> [n_all, D], of all rows. seconds: from the
     request to these rows.
@@ -26,16 +26,16 @@ class Rows:
 
 
 class Executor(Protocol):
-    """What computes forwards: several requests in one."""
+    """Computes forwards, several requests in one."""
 
     def execute(self, requests: Series[Any]) -> list[Rows]: ...
 
 
 class Request(Protocol):
-    """What a driver knows of a forward that is asked for.
+    """A requested forward, as the driver sees it.
 
-    Requests with an equal packs_with can share a forward. drafting says that this one is part of a draft: verifications
-    wait for it, so that a batch stays in phase.
+    Requests with an equal packs_with can share a forward. drafting: it is part of a draft, and verifications wait for it,
+    so that a batch stays in phase.
     """
 
     @property

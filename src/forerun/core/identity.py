@@ -1,7 +1,7 @@
-"""Which model something was made for: a fingerprint that says whether the weights and the vocabulary are the same.
+"""A fingerprint of a model: whether its weights and vocabulary are the ones that a file was made for.
 
-It reads a few values of every parameter, rounded to bfloat16: so a checkpoint has one identity in float32 and in bfloat16,
-and any training changes it.
+It hashes a few values of every parameter, rounded to bfloat16. So a checkpoint has the same identity in float32 and in
+bfloat16, and any training changes it.
 """
 
 from __future__ import annotations
@@ -41,7 +41,7 @@ class Identity:
         return cls(**{name: values[name] for name in names})
 
     def difference(self, other: Identity) -> str | None:
-        """What differs, in a few words; None where it is the same model. A missing tokenizer is no difference."""
+        """What differs, in a few words; None for the same model. A missing tokenizer is no difference."""
         for field in fields(self):
             mine, its = getattr(self, field.name), getattr(other, field.name)
             if mine != its and not (field.name == "vocabulary" and "" in (mine, its)):
@@ -51,7 +51,7 @@ class Identity:
 
 @dataclass(frozen=True, slots=True)
 class Pair:
-    """A target and what runs ahead of it; drafter is a drafter's identity, "" where it can't be told."""
+    """A target and a drafter. drafter is the drafter's identity, "" if unknown."""
 
     target: Identity
     drafter: str
@@ -67,7 +67,7 @@ class Pair:
         return cls(Identity.from_dict(values["target"]), str(values["drafter"]))
 
     def check(self, other: Pair, what: str) -> None:
-        """Raises ValueError where what was trained for this pair is used with another."""
+        """Raises ValueError if a file that was trained for this pair is used with another."""
         if reason := self.target.difference(other.target):
             raise ValueError(f"the {what} was trained for another target: its {reason}")
         if self.drafter != other.drafter:
@@ -78,7 +78,7 @@ class Pair:
 
 
 def identity_of(model: nn.Module, vocabulary: Mapping[str, int] | None) -> Identity:
-    """The identity of a transformers model, before anything empties it, and of its tokenizer's token -> id."""
+    """The identity of a transformers model, whose weights must still be there, and of its tokenizer's token -> id."""
     config: Any = model.config
     text = config.get_text_config()
     return Identity(

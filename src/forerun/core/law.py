@@ -1,7 +1,7 @@
-"""Laws: what a token is drawn from, and the three things that verification does with one.
+"""Laws: distributions over tokens, with the three operations that verification needs.
 
-A law is asked for a probability, for what is left of it after another law was tried in its place, and for the token
-at a quantile. Verification is written against these alone, so the tests run the very same code on exact fractions.
+These are the probability of a token, the residual after a token of another law was rejected, and the token at a quantile.
+Verification uses nothing else, so the tests run the same code on exact fractions.
 """
 
 from __future__ import annotations
@@ -22,19 +22,19 @@ class Law(ABC):
 
     @abstractmethod
     def minus(self, other: Law) -> Law:
-        """norm(max(p - q, 0)), the law to go on with after a token drawn from q = other was rejected.
+        """norm(max(p - q, 0)), the residual law after a token drawn from q = other was rejected.
 
-        Where rounding leaves nothing, p itself (Leviathan et al., arXiv 2211.17192, section 2.3).
+        If rounding leaves nothing, p itself (Leviathan et al., arXiv 2211.17192, section 2.3).
         """
 
     @abstractmethod
     def quantile(self, u: float) -> int:
-        """The token whose cell of the cumulated law holds u, 0 <= u < 1; never one of probability 0."""
+        """The token whose interval of the cumulative distribution holds u, 0 <= u < 1; never one of probability 0."""
 
 
 @final
 class PointMass(Law):
-    """All probability on one token: greedy choice, lookup, any token that was chosen and not drawn."""
+    """All probability on one token: a greedy choice, lookup, any token that was chosen and not drawn."""
 
     __slots__ = ("token",)
 

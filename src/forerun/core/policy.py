@@ -1,6 +1,7 @@
-"""What the loop knows of a length policy, which decides when a draft is long enough.
+"""The interface of a length policy, which decides when a draft is long enough.
 
-It may stop, it can't remove a token, and it never sees the target's law of the running round, so it can't bias the output.
+A policy may stop a draft. It can't remove a token, and it never sees the target's law of the current round, so it can't bias
+the output.
 """
 
 from __future__ import annotations
@@ -18,17 +19,17 @@ class LengthPolicy(ABC):
     trained_for: Pair | None = None
 
     def begin(self, unread: int, room: int) -> None:  # noqa: B027
-        """A request begins: its first draft has so many tokens to read first, and it may have `room` more tokens."""
+        """A request begins. unread: tokens that its first draft must read first; room: how many more tokens it may have."""
 
     @abstractmethod
     def should_stop(self, steps: Sequence[Step]) -> bool:
         """Whether the draft made of these steps is long enough.
 
-        Asked before the first pull too, with no steps: True then drafts nothing this round.
+        Also called before the first step, with no steps: True then drafts nothing in this round.
         """
 
     def observe(self, steps: Sequence[Step], round: Round) -> None:  # noqa: B027
         """Learn from a finished round: the draft's signals, the verdict and the times."""
 
     def end(self) -> None:  # noqa: B027
-        """The request has ended, by itself or by its caller."""
+        """The request has ended, or was cancelled."""

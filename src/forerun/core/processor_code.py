@@ -1,7 +1,7 @@
 """What a function's code does beyond its own variables, as far as its instructions tell.
 
 The instructions say which names and attributes are read, what is stored outside for certain, and what is written into
-something that may have come from outside. The last is a guess; processor_state watches what can be reached.
+something that may have come from outside. The last is an approximation; processor_state watches what can be reached.
 """
 
 from __future__ import annotations

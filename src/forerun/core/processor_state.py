@@ -1,8 +1,8 @@
-"""Whether a callable is a function of its arguments: what it could remember is followed through all it can reach.
+"""Whether a callable is a function of its arguments: everything that it can reach is searched for state.
 
 Everything that its code names is looked up: variables of enclosing functions, globals, defaults, bound arguments, attributes
-of its object and the methods it calls. Plain values can't remember anything. Lists, dictionaries, sets and tensors could,
-so they are watched. Whatever else is reached (iterators, generators, foreign objects) is doubted.
+of its object and the methods it calls. Plain values hold no state. Lists, dictionaries, sets and tensors may,
+so they are watched. Everything else (iterators, generators, foreign objects) counts as a doubt.
 """
 
 from __future__ import annotations
@@ -77,7 +77,7 @@ _QUIET = frozenset(["__init__", "__call__", "__repr__", "__str__", "__post_init_
 
 @final
 @dataclass(slots=True, eq=False)
-class Reach:
+class ReachableState:
     """What a callable can reach, filled by doubts. reads give what could change from call to call."""
 
     trusted: Callable[[Any], bool]
@@ -96,7 +96,7 @@ class Reach:
         return True
 
 
-def doubts(processor: Callable[..., Any], reach: Reach) -> Iterator[str]:
+def doubts(processor: Callable[..., Any], reach: ReachableState) -> Iterator[str]:
     """The reasons to think that processor isn't a function of its first two arguments; none if it is shown to be one."""
     yield from _callable(processor, reach, entry=True)
     looked_up: set[tuple[int, str]] = set()
@@ -116,10 +116,10 @@ def doubts(processor: Callable[..., Any], reach: Reach) -> Iterator[str]:
 
 
 @final
-class Watched:
-    """A processor that raises with failure's sentence when something it holds has changed since the request began."""
+class StateWatch:
+    """A processor that raises the error of `failure` if something it holds has changed since the request began."""
 
-    def __init__(self, processor: Callable[..., Any], reach: Reach, failure: Callable[[], Exception]) -> None:
+    def __init__(self, processor: Callable[..., Any], reach: ReachableState, failure: Callable[[], Exception]) -> None:
         self._processor = processor
         self._reach = reach
         self._failure = failure
@@ -138,7 +138,7 @@ def _same(before: Any, now: Any) -> bool:
     return before is now or (type(before) is type(now) is int and bool(before == now))
 
 
-def _callable(target: Any, reach: Reach, entry: bool = False) -> Iterator[str]:
+def _callable(target: Any, reach: ReachableState, entry: bool = False) -> Iterator[str]:
     if not reach.once(target) or reach.trusted(target):
         return
     if isinstance(target, partial):
@@ -154,7 +154,7 @@ def _callable(target: Any, reach: Reach, entry: bool = False) -> Iterator[str]:
         yield from _object(target, reach)
         yield from _function(call, reach, entry, bound=True)
     elif not _known_builtin(target):
-        yield f"it uses {_name(target)}, of which nothing is known"
+        yield f"it uses {_name(target)}, about which nothing is known"
 
 
 def _known_builtin(target: Any) -> bool:
@@ -172,7 +172,7 @@ def _known_builtin(target: Any) -> bool:
     return known and name not in ("setitem", "delitem", "methodcaller")
 
 
-def _function(function: FunctionType, reach: Reach, entry: bool, bound: bool = False) -> Iterator[str]:
+def _function(function: FunctionType, reach: ReachableState, entry: bool, bound: bool = False) -> Iterator[str]:
     if str(function.__globals__.get("__name__")).split(".")[0] == "torch":
         if _ATTRIBUTES.fullmatch(function.__name__):
             yield f"it calls {function.__name__}"
@@ -192,7 +192,7 @@ def _function(function: FunctionType, reach: Reach, entry: bool, bound: bool = F
     yield from _names(function, code, reach)
 
 
-def _names(function: FunctionType, code: Code, reach: Reach) -> Iterator[str]:
+def _names(function: FunctionType, code: Code, reach: ReachableState) -> Iterator[str]:
     """Follow the names that a function's code reads outside of its own variables."""
     cells = dict(zip(function.__code__.co_freevars, function.__closure__ or (), strict=True))
     scope = function.__globals__
@@ -227,7 +227,7 @@ def _global(scope: dict[str, Any], name: str) -> tuple[Any, ...]:
     return (scope.get(name),)
 
 
-def _of_module(module: ModuleType, path: tuple[str, ...], reach: Reach) -> Iterator[str]:
+def _of_module(module: ModuleType, path: tuple[str, ...], reach: ReachableState) -> Iterator[str]:
     value: Any = module
     for name in path[1:]:
         if not isinstance(value, ModuleType):
@@ -242,7 +242,7 @@ def _of_module(module: ModuleType, path: tuple[str, ...], reach: Reach) -> Itera
         yield from _value(value, ".".join(path), reach)
 
 
-def _value(value: Any, name: str, reach: Reach) -> Iterator[str]:
+def _value(value: Any, name: str, reach: ReachableState) -> Iterator[str]:
     """Doubts about a value that code can reach under a name."""
     kind = type(value)
     if kind in _PLAIN or isinstance(value, Enum):
@@ -267,7 +267,7 @@ def _value(value: Any, name: str, reach: Reach) -> Iterator[str]:
         else:
             reach.reads.append(partial(_version, value))
     else:
-        yield f"it holds {_name(value)} ({name}), of which nothing is known"
+        yield f"it holds {_name(value)} ({name}), about which nothing is known"
 
 
 def _parts(container: Any) -> tuple[Any, ...]:
@@ -278,8 +278,8 @@ def _version(tensor: Tensor) -> tuple[Any, ...]:
     return (tensor._version,)
 
 
-def _object(owner: Any, reach: Reach) -> Iterator[str]:
-    """Doubts about the object of a method: its attributes, and what its class runs unnamed."""
+def _object(owner: Any, reach: ReachableState) -> Iterator[str]:
+    """Doubts about the object of a method: its attributes, and the special methods of its class."""
     kind = type(owner)
     for base in kind.__mro__[:-1]:
         unnamed = (n for n, value in vars(base).items() if n.startswith("__") and isinstance(value, FunctionType))
@@ -295,7 +295,7 @@ def _object(owner: Any, reach: Reach) -> Iterator[str]:
         yield from _value(value, repr(name), reach)
 
 
-def _class_attribute(owner: Any, name: str, reach: Reach) -> Iterator[str]:
+def _class_attribute(owner: Any, name: str, reach: ReachableState) -> Iterator[str]:
     """Doubts about an attribute that code takes, if it is the class of owner that has it."""
     found = inspect.getattr_static(type(owner), name, None)
     if found is None or name in vars(owner):

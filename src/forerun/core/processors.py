@@ -1,7 +1,7 @@
 """Which logits processors may act on drafted tokens: those that are functions of the ids and scores they are given.
 
-Verification asks for the law of drafted tokens that may be rejected, and asks for a row once, twice or never. A processor
-that keeps state from call to call would see another text than the one that is written: nothing is drafted with it.
+Verification needs the laws of drafted tokens that may be rejected, and computes a row once, twice or never. A processor that
+keeps state between calls would see a text other than the output, so nothing is drafted with it.
 """
 
 from __future__ import annotations
@@ -18,7 +18,7 @@ from torch import Tensor
 from transformers import PrefixConstrainedLogitsProcessor
 
 from ..errors import UnsupportedOption
-from .processor_state import Reach, Watched, doubts
+from .processor_state import ReachableState, StateWatch, doubts
 
 # transformers' own that are functions of ids and scores, whatever they may cache on the way
 STATELESS = frozenset(
@@ -53,7 +53,7 @@ STATELESS = frozenset(
 
 PROMISE = "forerun.row_wise(processor) promises that it is a function of one row, and drafts are verified with it"
 
-_GUIDANCE = "it runs a second text beside the one that is written"
+_GUIDANCE = "it runs a second text beside the generated one"
 _WATERMARK = "a watermark is drawn along with the text"
 _CODEBOOKS = "it counts the codebooks or channels that it was called for"
 
@@ -74,7 +74,7 @@ REFUSED = {
 @final
 @dataclass(frozen=True, slots=True, eq=False)
 class RowWise:
-    """A processor with the promise of row_wise. It is called with one row at a time, whoever calls."""
+    """A processor with the promise of row_wise. It is always called with one row at a time."""
 
     processor: Callable[..., Any]
 
@@ -87,17 +87,17 @@ class RowWise:
 def row_wise(processor: Callable[..., Any]) -> RowWise:
     """Promise that a logits processor is a function of one row's ids and scores, so that drafts are verified with it.
 
-    It may keep what only saves work. Without the promise a processor is drafted with if its code shows as much.
+    It may cache. Without the promise, drafts are verified with a processor only if its code shows the same.
     """
     return RowWise(processor)
 
 
 @dataclass(frozen=True, slots=True, eq=False)
-class Judged:
-    """Processors as they are to be called, nested lists laid flat.
+class ClassifiedProcessors:
+    """The processors to call, with nested lists flattened.
 
-    doubt says why they can't be called for drafts, None if they can; own names the first that is the caller's own and not
-    promised to be row-wise; holds, that one of them reads what could be changed from outside.
+    doubt: why they can't be called for drafts, None if they can. own: the name of the caller's first own processor without a
+    promise to be row-wise. holds: whether one of them reads something that could be changed from outside.
     """
 
     processors: tuple[Callable[..., Any], ...]
@@ -106,10 +106,11 @@ class Judged:
     holds: bool
 
 
-def judge(processors: Iterable[Any]) -> Judged:
-    """Raise UnsupportedOption on what can't be called at all, and on what transformers has that no verification fits.
+def classify(processors: Iterable[Any]) -> ClassifiedProcessors:
+    """Raises UnsupportedOption for objects that can't be called, and for transformers' processors that can't be verified.
 
-    transformers' own processors are known by name, promised ones are believed, others are judged by what they can reach.
+    transformers' own processors are known by name, promised ones are trusted, and others are classified by what they can
+    reach.
     """
     called: list[Callable[..., Any]] = []
     doubt = own = None
@@ -117,17 +118,17 @@ def judge(processors: Iterable[Any]) -> Judged:
     for processor in _flat(processors):
         if (reason := _objection(processor)) is not None:
             raise UnsupportedOption(f"logits processor {_name(processor)} can't be verified token by token: {reason}")
-        judged, reach = processor, Reach(trusted)
+        classified, reach = processor, ReachableState(trusted)
         if not trusted(processor):
             own = own or _name(processor)
-            judged, reason = _judge(processor, _name(processor), reach)
+            classified, reason = _classify(processor, _name(processor), reach)
         elif isinstance(processor, PrefixConstrainedLogitsProcessor) and (allowed := _allowed(processor)) is not None:
-            judged, reason = _judge(allowed, "with " + _name(allowed), reach)
-            judged = PrefixConstrainedLogitsProcessor(judged, processor._num_beams)
+            classified, reason = _classify(allowed, "with " + _name(allowed), reach)
+            classified = PrefixConstrainedLogitsProcessor(classified, processor._num_beams)
         doubt = doubt or reason
         holds = holds or bool(reach.reads)
-        called.append(judged)
-    return Judged(tuple(called), doubt, own, holds)
+        called.append(classified)
+    return ClassifiedProcessors(tuple(called), doubt, own, holds)
 
 
 def trusted(processor: Any) -> bool:
@@ -137,11 +138,11 @@ def trusted(processor: Any) -> bool:
     return kind is RowWise or (known and kind.__module__.startswith("transformers."))
 
 
-def _judge(function: Callable[..., Any], name: str, reach: Reach) -> tuple[Callable[..., Any], str | None]:
-    """What to call in the place of function, and the doubt about it."""
+def _classify(function: Callable[..., Any], name: str, reach: ReachableState) -> tuple[Callable[..., Any], str | None]:
+    """What to call instead of function, and the doubt about it."""
     if (reason := next(doubts(function, reach), None)) is not None:
         return function, f"logits processor {name} may not be a function of the row that it is called with: {reason}"
-    return Watched(function, reach, partial(_changed, name)) if reach.reads else function, None
+    return StateWatch(function, reach, partial(_changed, name)) if reach.reads else function, None
 
 
 def _changed(name: str) -> UnsupportedOption:

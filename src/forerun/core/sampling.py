@@ -1,4 +1,4 @@
-"""From a row of logits to the law that is drawn from: the one place where temperature, filters and penalties act.
+"""From a row of logits to its law: the only place where temperature, filters and penalties are applied.
 
 Order, as in transformers: processors that come before penalties; repetition, frequency and presence penalties, no-repeat
 n-gram, the other processors; then temperature, top-k, top-p, min-p, warpers. At temperature 0 the law is a point mass on the
@@ -32,7 +32,7 @@ def law(logits: Tensor, sampling: Sampling, prefix: Sequence[int] = (), prompt_l
 def ranked(
     logits: Tensor, sampling: Sampling, n: int, prefix: Sequence[int] = (), prompt_length: int = 0
 ) -> tuple[Law, list[tuple[int, float]]]:
-    """The law of a row, and its n most probable tokens with their probabilities, the best first; none of probability 0.
+    """The law of a row, and its n most probable tokens with their probabilities, best first; none has probability 0.
 
     At temperature 0, where the law is a point mass, they are those of the softmax of the processed row. Raises what law
     raises.
@@ -57,7 +57,7 @@ def _law(scores: Tensor, sampling: Sampling, logits: Tensor) -> Law:
     best, token = scores.max(-1)
     value = float(best)
     if value != value and not bool(logits.isnan().any()):
-        raise InvalidLogits("no token is allowed here: the processors made NaN of the scores")
+        raise InvalidLogits("no token is allowed here: the processors turned the scores into NaN")
     _check(value)
     if sampling.temperature == 0:
         return PointMass(int(token))
@@ -67,7 +67,7 @@ def _law(scores: Tensor, sampling: Sampling, logits: Tensor) -> Law:
 
 
 def processed(logits: Tensor, sampling: Sampling, prefix: Sequence[int], prompt_length: int) -> Tensor:
-    """Logits [V] after penalties and processors, before temperature and filters; float32 unless nothing acts."""
+    """Logits [V] after penalties and processors, before temperature and filters; float32 unless nothing applies."""
     if not sampling.uses_history:
         return logits
     ids = torch.tensor(prefix, dtype=torch.long, device=logits.device)
@@ -93,7 +93,7 @@ def _called(processors: Sequence[Processor], ids: Tensor, scores: Tensor) -> Ten
 
 
 def warped(scores: Tensor, sampling: Sampling) -> Tensor:
-    """Scores [V] after temperature, top-k, top-p, min-p and warpers, in float32; what is filtered out is -inf."""
+    """Scores [V] after temperature, top-k, top-p, min-p and warpers, in float32; filtered tokens are -inf."""
     scores = scores.float() / sampling.temperature
     if 0 < sampling.top_k < scores.shape[-1]:
         scores = scores.masked_fill(scores < scores.topk(sampling.top_k).values[-1], -torch.inf)
@@ -110,7 +110,7 @@ def warped(scores: Tensor, sampling: Sampling) -> Tensor:
 def _nucleus(scores: Tensor, top_p: float) -> Tensor:
     """Scores [V] with -inf outside the most probable tokens that hold top_p.
 
-    Nearly always these are few, and then their edge is found without sorting the vocabulary, which takes milliseconds.
+    Usually these are few. Then they are found without sorting the vocabulary, which takes milliseconds.
     """
     if scores.shape[-1] > NUCLEUS:
         best = scores.topk(NUCLEUS).values

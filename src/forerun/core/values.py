@@ -1,6 +1,6 @@
-"""The values that travel between drafter, policy, verification and everybody who watches.
+"""The values passed between drafters, policies, verification and statistics.
 
-Legend: N nodes of a draft, n nodes of a step, V vocabulary, D hidden width. A node is a drafted token; its parent is a
+N nodes of a draft, n nodes of a step, V vocabulary, D hidden width. A node is a drafted token; its parent is a
 node, or ROOT, the pending token: the last one emitted, whose keys and values are not computed yet.
 """
 
@@ -24,7 +24,7 @@ FinishReason = Literal["stop", "length"]
 
 @dataclass(frozen=True, slots=True)
 class Signals:
-    """What a policy may ask of a step, as numbers: of a trace, where no row of logits is kept.
+    """The numbers that a policy may read from a step, for traces, which keep no logits.
 
     confidence as policies.base.confidence has it. The rest is of the raw row's softmax: its largest probability, its
     entropy in nats, its largest probabilities in descending order.
@@ -37,10 +37,11 @@ class Signals:
 
 
 @dataclass(frozen=True, slots=True)
-class Effort:
-    """What drafting took, counted: the drafter's forwards; of the nodes, those that copy another one (merged); the rows
-    of the drafter that needn't be computed since a copied node's serve (saved); and those that were no law (invalid),
-    where drafting ended.
+class DraftCounts:
+    """Counts of a drafter's work.
+
+    forwards: of the drafter. merged: nodes that copy another one. saved: rows of the drafter that needn't be computed, since
+    the copied node has them. invalid: rows that were no law, where drafting ended.
     """
 
     forwards: int = 0
@@ -48,8 +49,8 @@ class Effort:
     saved: int = 0
     invalid: int = 0
 
-    def __add__(self, other: Effort) -> Effort:
-        return Effort(
+    def __add__(self, other: DraftCounts) -> DraftCounts:
+        return DraftCounts(
             self.forwards + other.forwards,
             self.merged + other.merged,
             self.saved + other.saved,
@@ -58,10 +59,10 @@ class Effort:
 
 
 @dataclass(frozen=True, slots=True)
-class Unused:
-    """What a drafter did for a draft without getting a step of it: its effort, and the seconds of its forwards."""
+class UnusedWork:
+    """A drafter's work that led to no step: its counts, and the seconds of its forwards."""
 
-    effort: Effort = Effort()
+    counts: DraftCounts = DraftCounts()
     seconds: float = 0.0
 
 
@@ -71,8 +72,8 @@ class Step:
 
     laws[i] is the law that tokens[i] was *drawn* from; None says that it was *chosen*: by argmax, lookup or top-k, and
     always at temperature 0. logits [n, V] and hidden [n, D] are of the row that produced the token, the row whose input
-    is the token's parent: signals for policies, never for verification. forward_seconds: what the row cost. signals, where
-    given, stand in for the logits.
+    is the token's parent: signals for policies, never for verification. forward_seconds: what the row cost. signals, if
+    given, replace the logits.
     """
 
     tokens: tuple[int, ...]
@@ -82,7 +83,7 @@ class Step:
     hidden: Tensor | None = None
     forward_seconds: float = 0.0
     signals: Signals | None = None
-    effort: Effort = Effort()
+    counts: DraftCounts = DraftCounts()
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -92,7 +93,7 @@ class Draft:
     tokens: tuple[int, ...] = ()
     parents: tuple[int, ...] = ()
     laws: tuple[Law | None, ...] = ()
-    effort: Effort = Effort()
+    counts: DraftCounts = DraftCounts()
 
     def __post_init__(self) -> None:
         if not len(self.tokens) == len(self.parents) == len(self.laws):
@@ -108,12 +109,12 @@ class Draft:
         return len(self.tokens)
 
     @classmethod
-    def of(cls, steps: Sequence[Step], unused: Effort = Effort()) -> Draft:
+    def of(cls, steps: Sequence[Step], unused: DraftCounts = DraftCounts()) -> Draft:
         return cls(
             tuple(token for step in steps for token in step.tokens),
             tuple(parent for step in steps for parent in step.parents),
             tuple(law for step in steps for law in step.laws),
-            sum((step.effort for step in steps), unused),
+            sum((step.counts for step in steps), unused),
         )
 
 
@@ -127,10 +128,10 @@ class Verdict:
 
 @dataclass(frozen=True, slots=True)
 class Timing:
-    """Where a round's wall-clock seconds went; in a batch the forward includes waiting for the others.
+    """The wall-clock seconds of a round by part; in a batch, forward includes waiting for the others.
 
-    draft: pulling the draft, of which draft_forward is the drafter's forwards. forward: the target's. decide: laws and
-    the rule of acceptance, of which law is the first part. keep: committing the accepted rows.
+    draft: making the draft; draft_forward: the drafter's forwards in it. forward: the target's. decide: laws and
+    acceptance; law: the laws in it. keep: committing the accepted rows.
     """
 
     draft: float = 0.0
@@ -142,13 +143,13 @@ class Timing:
 
     @property
     def verify(self) -> float:
-        """Everything behind the draft."""
+        """Everything after the draft."""
         return self.forward + self.decide + self.keep
 
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Round:
-    """One turn of the loop, the only event. tokens are the verdict's, cut behind an end-of-sequence token.
+    """One round of the loop, its only event. tokens are the verdict's, cut after an end-of-sequence token.
 
     start is the number of tokens known before; the first round of a request is its prefill. logits [len(tokens), V] are
     the target's raw rows that the tokens came from, where the request asked for them. held_back: the policy asked for no
@@ -254,7 +255,7 @@ class Context:
 
     @property
     def finish_reason(self) -> FinishReason | None:
-        """ "stop" behind an end-of-sequence token, "length" when there is no room, None while the request runs."""
+        """ "stop" after an end-of-sequence token, "length" when there is no room, None while the request runs."""
         if len(self.ids) > self.prompt_length and self.ids[-1] in self.eos:
             return "stop"
         return "length" if self.room <= 0 else None

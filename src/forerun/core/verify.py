@@ -1,4 +1,4 @@
-"""The one acceptance rule, for chains and trees, greedy and sampled: the output law is the target's law.
+"""The acceptance rule, for chains and trees, greedy and sampled: the output follows the target's law.
 
 At a node with target law p:
 - children that were *chosen* (point masses): draw the target's token from p and follow the child that equals it;
@@ -25,8 +25,8 @@ Rule = Callable[[Draft, RowLaw, Chance, int], Verdict]
 def verify(draft: Draft, law_of_row: RowLaw, chance: Chance, start: int) -> Verdict:
     """Walk from the root; start is the absolute position of the next token.
 
-    law_of_row(row, drafted) gives the target's law of a row, 0 behind the pending token and i + 1 behind draft node i,
-    where drafted are the tokens of the path to it. It is asked only for the rows that the walk reaches.
+    law_of_row(row, drafted) gives the target's law of a row, 0 after the pending token and i + 1 after draft node i,
+    where drafted are the tokens of the path to it. It is called only for the rows that the walk reaches.
     """
     children: dict[int, list[int]] = {}
     for node, parent in enumerate(draft.parents):
@@ -45,7 +45,7 @@ def verify(draft: Draft, law_of_row: RowLaw, chance: Chance, start: int) -> Verd
 
 
 def _advance(draft: Draft, children: list[int], law: Law, chance: Chance, position: int) -> tuple[int, int | None]:
-    """The token at position and the child that holds it, or None if the target had to add it."""
+    """The token at position, and the child that holds it; None if the target added it."""
     if all(draft.laws[child] is None for child in children):
         token = chance.draw(law, position)
         return token, next((child for child in children if draft.tokens[child] == token), None)
@@ -54,7 +54,7 @@ def _advance(draft: Draft, children: list[int], law: Law, chance: Chance, positi
         drawn_from = draft.laws[child] or PointMass(token)
         drawn_with = drawn_from.probability(token)
         if drawn_with <= 0:
-            raise ValueError(f"draft node {child} holds token {token}, which its own law never draws")
+            raise ValueError(f"draft node {child} holds token {token}, which has probability 0 in its own law")
         if chance.accept(law.probability(token) / drawn_with, position, sibling):
             return token, child
         law = law.minus(drawn_from)

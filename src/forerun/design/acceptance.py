@@ -1,8 +1,8 @@
-"""How often an untrained shape would be right: a guess that says what it rests on.
+"""How often an untrained shape would be right: an estimate that says what it rests on.
 
 logit(acceptance) = a + b log(parameters of the draft's layers / parameters of the target's layers). One measured draft
 gives the level a, two or more give both by least squares, with a weak pull of b to a default. What was measured so is
-trained as the others would be; where it wasn't, the guess is wrong by as much. Nothing of this is in the literature as a
+trained as the others would be; where it wasn't, the estimate is wrong by as much. Nothing of this is in the literature as a
 law: it is the simplest curve that stays within (0, 1). The defaults come from drafts of SmolLM2-135M
 (benchmarks/drafts/training.json): the level from one that was trained for 49 minutes, the slope from three depths.
 """
@@ -20,7 +20,7 @@ EDGE = 0.005
 
 
 @dataclass(frozen=True, slots=True)
-class Seen:
+class MeasuredAcceptance:
     """A measured acceptance. size: the draft's layers' parameters over the target's."""
 
     size: float
@@ -28,7 +28,7 @@ class Seen:
 
 
 @dataclass(frozen=True, slots=True)
-class Guess:
+class AcceptanceEstimate:
     """level: the logit at a size of 1. basis says in a sentence what of it was measured."""
 
     level: float
@@ -39,9 +39,9 @@ class Guess:
         return 1 / (1 + math.exp(-(self.level + self.slope * math.log(size))))
 
 
-def guess_from(points: Sequence[Seen]) -> Guess:
+def estimate_from(points: Sequence[MeasuredAcceptance]) -> AcceptanceEstimate:
     if not points:
-        return Guess(
+        return AcceptanceEstimate(
             _logit(AT_A_TENTH) - SLOPE * math.log(0.1),
             SLOPE,
             f"assumed, not measured: a draft with a tenth of the target's layer parameters is right {AT_A_TENTH:.0%} of the "
@@ -54,7 +54,7 @@ def guess_from(points: Sequence[Seen]) -> Guess:
     across = sum((x - mean_x) ** 2 for x in xs)
     along = sum((x - mean_x) * (y - mean_y) for x, y in zip(xs, ys, strict=True))
     slope = (along + PULL * SLOPE) / (across + PULL)
-    return Guess(mean_y - slope * mean_x, slope, _basis(len(points), across, slope))
+    return AcceptanceEstimate(mean_y - slope * mean_x, slope, _basis(len(points), across, slope))
 
 
 def _basis(count: int, across: float, slope: float) -> str:

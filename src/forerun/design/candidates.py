@@ -12,7 +12,7 @@ from ..core.drive import drive
 from ..engine.engine import Engine
 from ..errors import UnsupportedOption
 from ..models.files.draft import read_draft
-from .log import Heard, Logged, hear
+from .log import DraftOnLog, LoggedAnswer, compare_with_log
 
 DRAFT_MODEL = "draft_model"
 VOCABULARY = "vocabulary"
@@ -44,25 +44,27 @@ class Candidate:
 
 
 @dataclass(frozen=True, slots=True)
-class Listened:
+class CandidateOnLog:
     """A candidate on the log. perplexity: of the answers, by its whole head; None where it has no token for some."""
 
-    heard: Heard
+    draft: DraftOnLog
     perplexity: float | None
 
 
-def listen(
-    engine: Engine, candidate: Candidate, log: Sequence[Logged], tick: Callable[[], None] = lambda: None
-) -> Listened:
+def read_log_with(
+    engine: Engine, candidate: Candidate, log: Sequence[LoggedAnswer], tick: Callable[[], None] = lambda: None
+) -> CandidateOnLog:
     """Read the log with the draft; tick is called once an answer. Raises UnsupportedOption where an answer is too long."""
-    heard = _heard(candidate.on(engine), candidate, log, tick)
-    surprise = heard.surprise
+    draft = _draft_on_log(candidate.on(engine), candidate, log, tick)
+    surprise = draft.surprise
     if surprise is None and candidate.vocabulary:
-        surprise = _heard(candidate.on(engine, vocabulary=0), candidate, log, lambda: None).surprise
-    return Listened(heard, None if surprise is None else math.exp(surprise))
+        surprise = _draft_on_log(candidate.on(engine, vocabulary=0), candidate, log, lambda: None).surprise
+    return CandidateOnLog(draft, None if surprise is None else math.exp(surprise))
 
 
-def _heard(drafting: Engine, candidate: Candidate, log: Sequence[Logged], tick: Callable[[], None]) -> Heard:
+def _draft_on_log(
+    drafting: Engine, candidate: Candidate, log: Sequence[LoggedAnswer], tick: Callable[[], None]
+) -> DraftOnLog:
     right: list[tuple[bool, ...]] = []
     nats: list[float | None] = []
     for told, answer_nats in _read(drafting, candidate, log):
@@ -71,13 +73,15 @@ def _heard(drafting: Engine, candidate: Candidate, log: Sequence[Logged], tick: 
         tick()
     known = [value for value in nats if value is not None]
     tokens = sum(len(one.answer) for one in log)
-    return Heard(tuple(right), sum(known) / tokens if len(known) == len(nats) else None)
+    return DraftOnLog(tuple(right), sum(known) / tokens if len(known) == len(nats) else None)
 
 
-def _read(drafting: Engine, candidate: Candidate, log: Sequence[Logged]) -> Iterator[tuple[list[bool], float | None]]:
+def _read(
+    drafting: Engine, candidate: Candidate, log: Sequence[LoggedAnswer]
+) -> Iterator[tuple[list[bool], float | None]]:
     for one in log:
-        with drafting.lent(one.ids[: one.start]) as (_, drafter):
+        with drafting.borrow(one.ids[: one.start]) as (_, drafter):
             try:
-                yield from drive(hear(drafter, one))
+                yield from drive(compare_with_log(drafter, one))
             except ValueError as error:
                 raise UnsupportedOption(f"{candidate.name} can't read an answer of the log: {error}") from error

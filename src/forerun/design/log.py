@@ -1,7 +1,7 @@
 """The token log: what the target answered, so that a draft's rounds are known without the target.
 
 Greedy decoding emits the log whatever drafts, so the draft is right exactly where its own greedy token is the log's. It
-reads an answer once; what it says behind each token stands for its draft from there. (Yan et al., arXiv 2402.01528, replay
+reads an answer once; what it says after each token stands for its draft from there. (Yan et al., arXiv 2402.01528, replay
 a target's stored output in the same way.)
 """
 
@@ -19,11 +19,11 @@ from ..drafters.vocabulary import frequent
 from ..jsonl import read_lines
 from .throughput import Rounds
 
-SHORTEST_PROMPT = 3  # what a drafter can read behind
+SHORTEST_PROMPT = 3  # what a drafter can read after
 
 
 @dataclass(frozen=True, slots=True)
-class Logged:
+class LoggedAnswer:
     """ids[start:] is the target's greedy answer."""
 
     ids: tuple[int, ...]
@@ -35,8 +35,8 @@ class Logged:
 
 
 @dataclass(frozen=True, slots=True)
-class Heard:
-    """A draft on the log. right: by answer, whether its greedy token was the target's, behind each token from the first on.
+class DraftOnLog:
+    """A draft on the log. right: by answer, whether its greedy token was the target's, after each token from the first on.
 
     surprise: nats an answer token, None where its head gives none to some of them.
     """
@@ -73,13 +73,13 @@ def walk(right: Sequence[bool], k: int) -> list[int]:
     return emitted
 
 
-def read_log(path: Path, target: Identity, limit: int) -> list[Logged]:
+def read_log(path: Path, target: Identity, limit: int) -> list[LoggedAnswer]:
     """Answers of `forerun train answers`, at most `limit` of them, evenly over the file.
 
     Answers of a token, and to prompts of fewer than 3, tell nothing and are left out. Raises ValueError on a line that is
     no such answer, is sampled, or another model's, and where none is left.
     """
-    found: list[Logged] = []
+    found: list[LoggedAnswer] = []
     for number, entry in read_lines(path):
         try:
             one = _logged(entry, target)
@@ -95,7 +95,7 @@ def read_log(path: Path, target: Identity, limit: int) -> list[Logged]:
     return [found[number * len(found) // count] for number in range(count)]
 
 
-def _logged(entry: dict[str, Any], target: Identity) -> Logged:
+def _logged(entry: dict[str, Any], target: Identity) -> LoggedAnswer:
     lists: list[list[int]] = []
     for ids in (entry.get("prompt_ids"), entry.get("answer_ids")):
         if not isinstance(ids, list) or not all(isinstance(one, int) and 0 <= one < target.vocab_size for one in ids):
@@ -114,11 +114,11 @@ def _logged(entry: dict[str, Any], target: Identity) -> Logged:
         if made_by.get("temperature"):
             raise ValueError(f"this answer was sampled at temperature {made_by['temperature']}; log greedy answers")
     prompt, answer = lists
-    return Logged((*prompt, *answer), len(prompt))
+    return LoggedAnswer((*prompt, *answer), len(prompt))
 
 
-async def hear(drafter: Drafter, logged: Logged) -> AsyncGenerator[tuple[list[bool], float | None]]:
-    """What the draft says behind each token of the answer: right or wrong, and its nats for the whole answer."""
+async def compare_with_log(drafter: Drafter, logged: LoggedAnswer) -> AsyncGenerator[tuple[list[bool], float | None]]:
+    """What the draft says after each token of the answer: right or wrong, and its nats for the whole answer."""
     rows = await drafter.read(logged.ids[:-1], logged.start)
     laws = rows.logits.float().log_softmax(-1)
     said: list[int] = laws.argmax(-1).tolist()
@@ -129,7 +129,7 @@ async def hear(drafter: Drafter, logged: Logged) -> AsyncGenerator[tuple[list[bo
     yield right, sum(nats) if known else None
 
 
-def coverage(log: Sequence[Logged], size: int, vocabulary: int) -> float:
+def coverage(log: Sequence[LoggedAnswer], size: int, vocabulary: int) -> float:
     """The share of the answers' tokens that are among the `size` most frequent: ranked on one half, counted on the other."""
     halves = log[::2], log[1::2] or log[::2]
     kept = set(frequent([token for one in halves[0] for token in one.answer], size, vocabulary))

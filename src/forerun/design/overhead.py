@@ -18,7 +18,7 @@ from ..core.policy import LengthPolicy
 from ..core.values import Context, Round, Step
 from ..engine.engine import Engine
 from ..engine.request import RequestOptions
-from ..engine.timed import timed_answer
+from ..engine.timing import timed_answer
 from .throughput import Overhead
 
 TOKENS = 49
@@ -28,7 +28,7 @@ REPEATS = 5
 
 @final
 class Scripted(Drafter):
-    """Drafts `said` behind the first `known` tokens of a text, each token off by `wrong`, among so many tokens."""
+    """Drafts `said` after the first `known` tokens of a text, each token off by `wrong`, among so many tokens."""
 
     def __init__(self, said: Sequence[int], known: int, wrong: int, vocabulary: int) -> None:
         self._said, self._known, self._wrong, self._vocabulary = said, known, wrong, vocabulary
@@ -66,7 +66,7 @@ class _Run:
 
 
 def measure_overhead(engine: Engine, prefix: int, repeats: int = REPEATS) -> Overhead:
-    """Of the engine's loop, behind a prompt of `prefix` tokens: plain, with wrong drafts and with right ones, in turns."""
+    """Of the engine's loop, after a prompt of `prefix` tokens: plain, with wrong drafts and with right ones, in turns."""
     vocabulary = engine.runner.vocab_size
     prompt = [(7 * i + 3) % vocabulary for i in range(prefix)]
     tokens = TOKENS if engine.runner.max_length is None else min(TOKENS, engine.runner.max_length - prefix)

@@ -9,8 +9,8 @@ from typing import Any
 
 from ..core.cost import Cost
 from ..models.files.draft_shape import DraftShape
-from .charges import Charges
 from .run import GOAL, Design, Trained, Untrained
+from .shape_costs import ShapeCosts
 from .throughput import DraftTimes
 
 
@@ -26,11 +26,11 @@ def report_of(design: Design, model: str, data: str, target: DraftShape) -> dict
             "tokens_per_second": loop.plain_speed,
         },
         "overhead_ms": asdict(loop.overhead),
-        "acceptance": {"level": design.guess.level, "slope": design.guess.slope, "basis": design.guess.basis},
+        "acceptance": {"level": design.estimate.level, "slope": design.estimate.slope, "basis": design.estimate.basis},
         "goal": GOAL,
         "shapes": [_untrained(one) for one in design.shapes],
         "candidates": [_trained(one) for one in design.candidates],
-        "depth_and_width": None if design.charges is None else _charges(design.charges),
+        "depth_and_width": None if design.shape_costs is None else _shape_costs(design.shape_costs),
         "recommended": _recommended(design, model, data),
         "summary": sentences(design),
     }
@@ -39,15 +39,15 @@ def report_of(design: Design, model: str, data: str, target: DraftShape) -> dict
 def sentences(design: Design) -> list[str]:
     """What follows, in the order of the tables."""
     said: list[str] = []
-    if design.charges is not None:
-        said.append(design.charges.sentence)
-        if design.charges.per_layer is not None:
+    if design.shape_costs is not None:
+        said.append(design.shape_costs.sentence)
+        if design.shape_costs.per_layer is not None:
             said.append(
-                f"Fitted to all shapes of this vocabulary: a layer costs {design.charges.per_layer:.3f} ms beside its "
-                f"parameters, a million parameters {design.charges.per_million:.3f} ms."
+                f"Fitted to all shapes of this vocabulary: a layer costs {design.shape_costs.per_layer:.3f} ms besides its "
+                f"parameters, a million parameters {design.shape_costs.per_million:.3f} ms."
             )
     if design.shapes:
-        said.append(f"Acceptance of untrained shapes: {design.guess.basis}.")
+        said.append(f"Acceptance of untrained shapes: {design.estimate.basis}.")
         said.append(_best(design.shapes[0]))
     if design.candidates:
         said.append(_ranked(design.candidates))
@@ -61,18 +61,20 @@ def _best(one: Untrained) -> str:
         for what, alpha in (("breaking even", one.break_even), (f"{GOAL} x", one.for_goal))
     )
     told = one.prediction
-    guess = f"at the guessed {one.acceptance:.2f} it gives {told.speedup:.2f} x plain decoding with drafts of {told.k}"
+    estimate = (
+        f"at the estimated {one.acceptance:.2f} it gives {told.speedup:.2f} x plain decoding with drafts of {told.k}"
+    )
     if told.speedup <= 1:
-        return f"No shape is predicted to beat plain decoding here. The nearest is {held}; {guess}; {needs}."
-    return f"Recommended: {held}; {guess}; {needs}."
+        return f"No shape is predicted to beat plain decoding here. The nearest is {held}; {estimate}; {needs}."
+    return f"Recommended: {held}; {estimate}; {needs}."
 
 
 def _ranked(candidates: tuple[Trained, ...]) -> str:
     said = "Candidates are ranked by predicted throughput, not by perplexity"
-    told = [one for one in candidates if one.listened.perplexity is not None]
+    told = [one for one in candidates if one.on_log.perplexity is not None]
     if len(told) < 2:
         return f"{said}."
-    best = min(told, key=lambda one: one.listened.perplexity or 0.0)
+    best = min(told, key=lambda one: one.on_log.perplexity or 0.0)
     if best is candidates[0]:
         return f"{said}; here the fastest is also the one with the lowest perplexity."
     return f"{said}: {best.candidate.name} has the lowest perplexity, {candidates[0].candidate.name} is the fastest."
@@ -109,8 +111,8 @@ def _trained(one: Trained) -> dict[str, Any]:
         **asdict(one.shape),
         "parameters": asdict(one.size),
         **_times(one.times),
-        "acceptance": one.listened.heard.acceptance,
-        "perplexity": one.listened.perplexity,
+        "acceptance": one.on_log.draft.acceptance,
+        "perplexity": one.on_log.perplexity,
         "predicted": asdict(one.prediction),
     }
 
@@ -119,12 +121,12 @@ def _times(times: DraftTimes) -> dict[str, Any]:
     return {"first_ms": _by_rows(times.first), "later_ms": times.later, "reading_ms_per_token": times.reading}
 
 
-def _charges(charges: Charges) -> dict[str, Any]:
+def _shape_costs(shape_costs: ShapeCosts) -> dict[str, Any]:
     return {
-        "rows": [{"shape": shape.name, "read": read, "ms": ms} for shape, read, ms in charges.rows],
-        "ratio": charges.ratio,
-        "ms_per_layer": charges.per_layer,
-        "ms_per_million": charges.per_million,
+        "rows": [{"shape": shape.name, "read": read, "ms": ms} for shape, read, ms in shape_costs.rows],
+        "ratio": shape_costs.ratio,
+        "ms_per_layer": shape_costs.per_layer,
+        "ms_per_million": shape_costs.per_million,
     }
 
 

@@ -1,4 +1,4 @@
-"""From a target, shapes, drafts and a log to a recommendation: measure, guess what is not measured, predict, rank."""
+"""From a target, shapes, drafts and a log to a recommendation: measure, estimate what is not measured, predict, rank."""
 
 from __future__ import annotations
 
@@ -12,14 +12,14 @@ from typing import Any
 from ..core.drafter import Drafter
 from ..engine.engine import Engine
 from ..models.files.draft_shape import DraftShape
-from .acceptance import Guess, Seen, guess_from
-from .bursts import PREFIX, REPEATS, measure, room_for
-from .candidates import Candidate, Listened, listen
-from .charges import Charges, Row, charges_of
-from .log import Logged, coverage
+from .acceptance import AcceptanceEstimate, MeasuredAcceptance, estimate_from
+from .candidates import Candidate, CandidateOnLog, read_log_with
+from .log import LoggedAnswer, coverage
 from .overhead import measure_overhead
+from .round_timing import REPEATS, measure, room_for
+from .shape_costs import Row, ShapeCosts, compare_shapes
 from .shapes import Size, by_layer, distinct, size_of
-from .throughput import DraftTimes, Loop, Prediction, best, check_acceptance, needed, rounds_of
+from .throughput import PREFIX, DraftTimes, Loop, Prediction, best, check_acceptance, needed, rounds_of
 from .untrained import UntrainedDraft, plan_of, untrained
 
 GOAL = 1.3
@@ -42,7 +42,7 @@ class Setup:
     known: Sequence[tuple[DraftShape, float]] = ()
     candidates: Sequence[Candidate] = ()
     configs: Sequence[Any] = ()
-    log: Sequence[Logged] = ()
+    log: Sequence[LoggedAnswer] = ()
     prefix: int = PREFIX
     repeats: int = REPEATS
 
@@ -87,20 +87,20 @@ class Trained:
     shape: DraftShape
     size: Size
     times: DraftTimes
-    listened: Listened
+    on_log: CandidateOnLog
     prediction: Prediction
 
 
 @dataclass(frozen=True, slots=True)
 class Design:
-    """shapes and candidates: the fastest by prediction first. charges: None where no shapes were compared."""
+    """shapes and candidates: the fastest by prediction first. shape_costs: None where no shapes were compared."""
 
     prefix: int
     loop: Loop
-    guess: Guess
+    estimate: AcceptanceEstimate
     shapes: tuple[Untrained, ...]
     candidates: tuple[Trained, ...]
-    charges: Charges | None
+    shape_costs: ShapeCosts | None
 
 
 def design(engine: Engine, setup: Setup, tick: Callable[[], None] = lambda: None) -> Design:
@@ -109,12 +109,12 @@ def design(engine: Engine, setup: Setup, tick: Callable[[], None] = lambda: None
     Raises UnsupportedOption on a shape that is none of a draft's, a candidate with another tokenizer or a shorter context.
     """
     prefix = room_for(setup.prefix, engine.runner.max_length)
-    listened = [listen(engine, one, setup.log, tick) for one in setup.candidates]
+    on_log = [read_log_with(engine, one, setup.log, tick) for one in setup.candidates]
     shapes = distinct([*setup.shapes, *setup.equal])
     with ExitStack() as stack:
         drafts = list(_untrained(engine, setup, shapes, prefix))
         for number, one in enumerate(setup.candidates):
-            _, drafter = stack.enter_context(one.on(engine).lent(()))
+            _, drafter = stack.enter_context(one.on(engine).borrow(()))
             drafts.append((_key(number, one), drafter))
         measured = measure(engine.runner, drafts, (engine.name, setup.weights), prefix, tick, setup.repeats)
     times = {
@@ -124,20 +124,22 @@ def design(engine: Engine, setup: Setup, tick: Callable[[], None] = lambda: None
     loop = Loop(measured.verify, measured.plain, measure_overhead(engine, prefix))
     tick()
     trained = [
-        _trained(setup, number, heard, loop, times[_key(number, setup.candidates[number])])
-        for number, heard in enumerate(listened)
+        _trained(setup, number, on_log, loop, times[_key(number, setup.candidates[number])])
+        for number, on_log in enumerate(on_log)
     ]
     # many shapes share a vocabulary, and the log is long
     covered = cache(partial(_covered, setup))
-    guess = guess_from(list(_seen(setup, trained, covered)))
-    found = {shape: _judged(setup, shape, covered, guess, loop, times[shape.name]) for shape in shapes}
+    estimate = estimate_from(list(_measured(setup, trained, covered)))
+    found = {shape: _judged(setup, shape, covered, estimate, loop, times[shape.name]) for shape in shapes}
     return Design(
         prefix=prefix,
         loop=loop,
-        guess=guess,
+        estimate=estimate,
         shapes=tuple(sorted((found[shape] for shape in distinct(setup.shapes)), key=_speed)),
         candidates=tuple(sorted(trained, key=_speed)),
-        charges=charges_of([_row(found[shape]) for shape in setup.equal], [_row(one) for one in found.values()]),
+        shape_costs=compare_shapes(
+            [_row(found[shape]) for shape in setup.equal], [_row(one) for one in found.values()]
+        ),
     )
 
 
@@ -174,23 +176,27 @@ def _untrained(
             yield shape.name, UntrainedDraft(runner, plan_of(runner, shape), prefix)
 
 
-def _trained(setup: Setup, number: int, listened: Listened, loop: Loop, times: DraftTimes) -> Trained:
+def _trained(setup: Setup, number: int, on_log: CandidateOnLog, loop: Loop, times: DraftTimes) -> Trained:
     candidate, config = setup.candidates[number], setup.configs[number]
     own = DraftShape.of(config)
     shape = replace(own, vocabulary=min(candidate.vocabulary or own.vocabulary, own.vocabulary))
     weights = str(candidate.options.get("weights") or setup.weights)
-    prediction = best(loop, times, listened.heard.rounds)
-    return Trained(candidate, shape, size_of(shape, config, weights), times, listened, prediction)
+    prediction = best(loop, times, on_log.draft.rounds)
+    return Trained(candidate, shape, size_of(shape, config, weights), times, on_log, prediction)
 
 
-def _seen(setup: Setup, trained: Sequence[Trained], covered: Callable[[int], float]) -> Iterator[Seen]:
+def _measured(
+    setup: Setup, trained: Sequence[Trained], covered: Callable[[int], float]
+) -> Iterator[MeasuredAcceptance]:
     """What is known of acceptance: as if each draft could say every token."""
     whole = _whole(setup)
     for shape, acceptance in setup.known:
         size = size_of(shape, setup.config, setup.weights).layers
-        yield Seen(size / whole, min(acceptance / covered(shape.vocabulary), 1.0))
+        yield MeasuredAcceptance(size / whole, min(acceptance / covered(shape.vocabulary), 1.0))
     for one in trained:
-        yield Seen(one.size.layers / whole, min(one.listened.heard.acceptance / covered(one.shape.vocabulary), 1.0))
+        yield MeasuredAcceptance(
+            one.size.layers / whole, min(one.on_log.draft.acceptance / covered(one.shape.vocabulary), 1.0)
+        )
 
 
 def _whole(setup: Setup) -> int:
@@ -207,10 +213,15 @@ def _covered(setup: Setup, size: int) -> float:
 
 
 def _judged(
-    setup: Setup, shape: DraftShape, covered: Callable[[int], float], guess: Guess, loop: Loop, times: DraftTimes
+    setup: Setup,
+    shape: DraftShape,
+    covered: Callable[[int], float],
+    estimate: AcceptanceEstimate,
+    loop: Loop,
+    times: DraftTimes,
 ) -> Untrained:
     size, share = size_of(shape, setup.config, setup.weights), covered(shape.vocabulary)
-    alpha = share * guess.at(size.layers / _whole(setup))
+    alpha = share * estimate.at(size.layers / _whole(setup))
     return Untrained(
         shape=shape,
         size=size,

@@ -18,6 +18,7 @@ from ..core.cost import Cost
 
 LENGTHS = (1, 2, 3, 4, 5, 6, 8, 10, 12)
 NEARLY_ONE = 0.9999
+PREFIX = 192  # tokens before the rounds that are measured
 
 
 @dataclass(frozen=True, slots=True)
@@ -34,7 +35,7 @@ class Overhead:
 
 @dataclass(frozen=True, slots=True)
 class DraftTimes:
-    """Milliseconds of a draft's forwards: the first of a round by the rows that it reads, and each one behind it.
+    """Milliseconds of a draft's forwards: the first of a round by the rows that it reads, and each one after it.
 
     reading: of the prompt, for each token of an answer.
     """

@@ -70,7 +70,7 @@ def plan_of(runner: Runner, shape: DraftShape) -> LayerPlan:
 
 @final
 class UntrainedDraft(Drafter):
-    """Drafts as a model of some shape would take its time to, behind the first `known` tokens. For measuring alone."""
+    """Drafts as a model of some shape would take its time to, after the first `known` tokens. For measuring alone."""
 
     branches = True
 

@@ -1,8 +1,8 @@
-"""How drafters are built, and the table of all drafters.
+"""How drafters are built.
 
 A drafter is one file: a class with `draft`, and a registered build function whose keyword-only arguments are its options.
 build makes a factory once (it may load a model); the factory makes one drafter for each request, so that interleaved
-requests never mix state.
+requests share no state.
 """
 
 from __future__ import annotations
@@ -13,23 +13,25 @@ from typing import Any, Protocol
 
 from ..core.drafter import Drafter
 from ..core.identity import Identity
-from ..core.registry import Registry
 from ..models.packed.plan import FULL, LayerPlan
-from ..models.packed.pool import Pool
+from ..models.packed.pool import SequencePool
 from ..models.packed.runner import Runner
 from ..models.packed.sequence import Sequence
+from .registry import DRAFTERS
+
+__all__ = ["DRAFTERS", "Drafter", "DrafterFactory", "OpenPool", "Parts", "drafting_pool"]
 
 DrafterFactory = Callable[[Sequence], Drafter]
 
 
-def drafting_pool(runner: Runner, identity: Identity | None = None, plan: LayerPlan = FULL) -> Pool:
-    return Pool(runner, drafting=True, identity=identity, plan=plan)
+def drafting_pool(runner: Runner, identity: Identity | None = None, plan: LayerPlan = FULL) -> SequencePool:
+    return SequencePool(runner, drafting=True, identity=identity, plan=plan)
 
 
 class OpenPool(Protocol):
-    """drafting_pool, or one that remembers what it opened."""
+    """drafting_pool, or a function that also keeps a list of its pools."""
 
-    def __call__(self, runner: Runner, identity: Identity | None = None, plan: LayerPlan = FULL) -> Pool: ...
+    def __call__(self, runner: Runner, identity: Identity | None = None, plan: LayerPlan = FULL) -> SequencePool: ...
 
 
 @dataclass(frozen=True, slots=True)
@@ -41,12 +43,9 @@ class Parts:
     sequences and its vocabulary; open_pool gives sequences of a runner, under a plan of weights and head.
     """
 
-    target: Pool
+    target: SequencePool
     identity: Identity
     vocabulary: dict[str, int] | None
-    load: Callable[[Any], tuple[Pool, dict[str, int] | None]]
+    load: Callable[[Any], tuple[SequencePool, dict[str, int] | None]]
     encode: Callable[[str], list[int]] | None = None
     open_pool: OpenPool = drafting_pool
-
-
-DRAFTERS: Registry[Callable[..., DrafterFactory]] = Registry("drafter")

@@ -1,4 +1,4 @@
-"""What drafters of trees and graphs share: the drafter that they branch, what they ask of it, and where a branch stands."""
+"""What drafters of trees and graphs share: access to the drafter that they branch, and the state of a branch."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ from .base import DRAFTERS, DrafterFactory, Parts
 
 @dataclass(frozen=True, slots=True)
 class Branch:
-    """A node of a draft and the tokens that lead to it, its own the last. confidence: how likely they are all accepted.
+    """A node of a draft, and the tokens that lead to it, ending with its own. confidence: that they are all accepted.
 
     row is the number of its row in the branched drafter; ROOT is the pending token's.
     """
@@ -32,19 +32,21 @@ class Branch:
 
 
 def branching(parts: Parts, name: str, of: str, options: Mapping[str, Any]) -> DrafterFactory:
-    """The factory of the drafter that `name` branches. Raises UnsupportedOption where that one has no law to branch from."""
+    """The factory of the drafter that `name` branches. Raises UnsupportedOption if it gives no probabilities."""
     make: DrafterFactory = DRAFTERS.check(of, options).build(parts, **options)
-    drafter = make(parts.target.take())
+    drafter = make(parts.target.acquire())
     drafter.close()
     if not drafter.branches:
-        raise UnsupportedOption(f"drafter {name!r} can't branch drafter {of!r}, which has no law; {WITH_LAW}")
+        raise UnsupportedOption(
+            f"drafter {name!r} can't branch drafter {of!r}, which gives no probabilities; {WITH_LAW}"
+        )
     return make
 
 
 def read_row(
     row: Tensor, path: tuple[int, ...], context: Context, n: int
 ) -> tuple[Law | None, list[tuple[int, float]]]:
-    """The law that a row draws from, None where it chooses, and its n best tokens: none of a row that is no law."""
+    """The law that a row is drawn from (None if tokens are chosen), and its n best tokens (none if the row is no law)."""
     sampling = context.sampling
     prefix = [*context.ids, *path] if sampling.uses_history else ()
     try:

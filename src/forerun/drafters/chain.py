@@ -8,20 +8,20 @@ from ..core.drafter import Drafter
 from ..core.forward import Rows
 from ..core.law import PointMass
 from ..core.sampling import law
-from ..core.values import Context, Effort, Step, Unused
+from ..core.values import Context, DraftCounts, Step, UnusedWork
 from ..errors import InvalidLogits
 
 
 async def chained(drafter: Drafter, context: Context) -> AsyncGenerator[Step]:
     """Draft a token at a time with a drafter that branches, up to the end of its context."""
-    drafter.unused = Unused()
+    drafter.unused = UnusedWork()
     drafted: list[int] = []
     rows = await drafter.begin(context)
     while rows is not None:
         try:
             step = next_step(rows, context, drafted)
         except InvalidLogits:
-            drafter.unused = Unused(Effort(1, invalid=1), rows.seconds)
+            drafter.unused = UnusedWork(DraftCounts(1, invalid=1), rows.seconds)
             return
         yield step
         drafted.append(step.tokens[0])
@@ -29,10 +29,12 @@ async def chained(drafter: Drafter, context: Context) -> AsyncGenerator[Step]:
 
 
 def next_step(rows: Rows, context: Context, drafted: Sequence[int]) -> Step:
-    """The chain's next node behind the tokens drafted so far in this round; rows: the single row that it follows."""
+    """The chain's next node after the tokens drafted so far in this round; rows: the single row that it follows."""
     prefix = [*context.ids, *drafted] if context.sampling.uses_history else ()
     own = law(rows.logits[-1], context.sampling, prefix, context.prompt_length)
     start = len(context.ids)
     token = context.chance.propose(own, start + len(drafted), start)
     drawn_from = None if isinstance(own, PointMass) else own
-    return Step((token,), (len(drafted) - 1,), (drawn_from,), rows.logits, rows.hidden, rows.seconds, effort=Effort(1))
+    return Step(
+        (token,), (len(drafted) - 1,), (drawn_from,), rows.logits, rows.hidden, rows.seconds, counts=DraftCounts(1)
+    )

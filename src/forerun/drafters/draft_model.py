@@ -1,9 +1,9 @@
-"""A smaller model drafts: classic two-model speculation.
+"""A smaller model drafts: classic speculation with two models.
 
-The draft's sequence follows the text by itself: each round it syncs to what was emitted, so rejected tokens need no call
-back. Vocabularies are compared by token strings; sizes may differ by padding. A token that the target doesn't have is never
-drafted, and for one that the draft model doesn't have it reads another. A draft may run in smaller weights than the target,
-and draft among frequent tokens alone.
+Each round, the draft's sequence syncs to the emitted text, so it needn't be told about rejected tokens. Vocabularies are
+compared by token strings; sizes may differ by padding. A token that the target doesn't have is never drafted, and for one
+that the draft model doesn't have it reads another. A draft may have smaller weights than the target, and draft among
+frequent tokens alone.
 
 Sources: Leviathan et al., arXiv 2211.17192; Chen et al., arXiv 2302.01318.
 """
@@ -22,7 +22,7 @@ from ..core.values import Context
 from ..errors import UnsupportedOption
 from ..models.files.draft import read_draft
 from ..models.packed.plan import FULL, LayerPlan
-from ..models.packed.pool import Pool
+from ..models.packed.pool import SequencePool
 from ..models.packed.sequence import shared_prefix
 from .base import DRAFTERS, DrafterFactory, Parts
 from .pooled import Pooled
@@ -35,7 +35,7 @@ STAND_IN = 0  # for a token that the draft model doesn't have
 class ModelDraft(Pooled):
     """shared: the ids that both models have. width: how many the target has, where the draft model has fewer."""
 
-    def __init__(self, pool: Pool, shared: int, told: str = "", width: int | None = None) -> None:
+    def __init__(self, pool: SequencePool, shared: int, told: str = "", width: int | None = None) -> None:
         super().__init__(pool)
         if pool.identity is not None:
             self.identity = f"draft_model of weights {pool.identity.weights}{told}"
@@ -70,14 +70,14 @@ class ModelDraft(Pooled):
         return limit is None or max(ends) <= limit
 
     def _known(self, ids: Series[int]) -> Series[int]:
-        """The text with another token for each that the draft model doesn't have: what it drafts is a guess either way."""
+        """The text, with another token for each one that the draft model doesn't have. This can only affect acceptance."""
         if self._width is None:
             return ids
         size = self._pool.runner.vocab_size
         return [token if token < size else STAND_IN for token in ids]
 
     def _shown(self, rows: Rows) -> Rows:
-        """The rows without what only the draft model's vocabulary holds."""
+        """The rows without the tokens that only the draft model has."""
         logits = rows.logits[:, : self._shared]
         if self._widens and self._width is not None:
             logits = F.pad(logits, (0, self._width - self._shared), value=-torch.inf)
@@ -94,8 +94,8 @@ class ModelDraft(Pooled):
 def build(parts: Parts, *, model: Any, vocabulary: int | None = None, weights: str = "") -> DrafterFactory:
     """A smaller model with the target's tokenizer: a name, a path or a loaded model.
 
-    weights: smaller ones than the target's. vocabulary: draft among so many frequent tokens, 0: all; a draft of
-    `forerun train draft` knows its own number.
+    weights: the draft's own format. vocabulary: draft among this many frequent tokens, 0: all; a draft of
+    `forerun train draft` has a default of its own.
     """
     pool, strings = parts.load(model)
     runner = pool.runner
@@ -127,5 +127,5 @@ def compare_vocabularies(target: dict[str, int], draft: dict[str, int], shared: 
         if token_id < shared and other != token:
             raise UnsupportedOption(
                 f"draft model {name} has another tokenizer: id {token_id} is {token!r} there and {other!r} in the target; "
-                "take a draft model of the target's family"
+                "use a draft model of the target's family"
             )

@@ -1,8 +1,8 @@
-"""A small trained block drafts on the states of the frozen target: the model that is sped up stays the same.
+"""A small trained block drafts from the hidden states of the frozen target.
 
-With inputs "state+token" it reads the target's state of each verified token and the token behind it, then its own states
-in their place, and no layer of the target runs while drafting (the family of EAGLE). With inputs "state" the target runs
-up to the exit for each drafted token, and verification goes on from there (the family of LayerSkip).
+With inputs "state+token" it reads the target's state of each verified token and the token after it. For drafted tokens it
+reads its own states instead, and no layer of the target runs while drafting (the family of EAGLE). With inputs "state" the
+target runs up to the exit for each drafted token, and verification continues from there (the family of LayerSkip).
 
 Sources: Li et al., EAGLE, arXiv 2401.15077; Elhoushi et al., LayerSkip, arXiv 2404.16710, section 5.
 """
@@ -21,7 +21,7 @@ from ..core.values import Context
 from ..models.files.adapter import read_adapter
 from ..models.lean.adapter_runner import AdapterRunner
 from ..models.packed.plan import LayerPlan
-from ..models.packed.pool import Pool
+from ..models.packed.pool import SequencePool
 from ..models.packed.sequence import Sequence, shared_prefix
 from .base import DRAFTERS, DrafterFactory, Parts
 from .pooled import Pooled
@@ -29,10 +29,10 @@ from .vocabulary import first_ranked
 
 
 @final
-class AheadDraft(Pooled):
+class StateTokenDraft(Pooled):
     """Inputs "state+token": the adapter's row i stands for token i + 1 and reads the target's state of token i."""
 
-    def __init__(self, target: Sequence, pool: Pool, exit_layer: int, identity: str = "") -> None:
+    def __init__(self, target: Sequence, pool: SequencePool, exit_layer: int, identity: str = "") -> None:
         super().__init__(pool)
         self.taps = frozenset({exit_layer})
         self.identity = identity
@@ -83,10 +83,10 @@ class AheadDraft(Pooled):
 
 
 @final
-class ExitDraft(Pooled):
+class ExitStateDraft(Pooled):
     """Inputs "state": the adapter's row i stands for token i and reads the target's state of it."""
 
-    def __init__(self, target: Sequence, pool: Pool, exit_layer: int, identity: str = "") -> None:
+    def __init__(self, target: Sequence, pool: SequencePool, exit_layer: int, identity: str = "") -> None:
         super().__init__(pool)
         self.taps = frozenset({exit_layer})
         self.identity = identity
@@ -121,12 +121,12 @@ class ExitDraft(Pooled):
         return await own.forward(new, states=exits.taps[self._exit])
 
 
-KINDS = {"state": ExitDraft, "state+token": AheadDraft}
+KINDS = {"state": ExitStateDraft, "state+token": StateTokenDraft}
 
 
 @DRAFTERS("exit_adapter", source="Li et al., arXiv 2401.15077; Elhoushi et al., arXiv 2404.16710")
 def build(parts: Parts, *, adapter: str, vocabulary: int = 0, weights: str = "") -> DrafterFactory:
-    """A block trained on the target's states drafts: a directory of `forerun train exit-adapter`; vocabulary 0 is whole."""
+    """A block trained on the target's states. adapter: a directory of `forerun train exit-adapter`; vocabulary: 0 is all."""
     file = read_adapter(Path(adapter))
     file.check_base(parts.identity)
     runner = parts.target.runner
@@ -141,7 +141,7 @@ def build(parts: Parts, *, adapter: str, vocabulary: int = 0, weights: str = "")
         identity += f", {vocabulary} tokens"
 
     def drafter(target: Sequence) -> Drafter:
-        if kind is ExitDraft:
+        if kind is ExitStateDraft:
             runner.check_plan(LayerPlan.early_exit(exit_layer, runner.num_layers))
         return kind(target, pool, exit_layer, identity)
 

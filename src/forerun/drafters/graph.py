@@ -1,10 +1,10 @@
-"""A graph of drafts: where several continuations come to the same words, the draft model computes what follows once.
+"""A graph of drafts: if several continuations reach the same tokens, the drafter computes what follows only once.
 
-Hypotheses are expanded breadth first, the best tokens of each row. A continuation whose last m + 1 tokens stand elsewhere
-in the draft links to that place and shares all that was drafted behind it (graph_nodes). The target needs a position for
-every token, so it gets the graph unrolled to a tree, level by level, each copy at its own depth: merging saves rows of the
-drafter, not of the target. All nodes are chosen, and verified like those of any tree, so merging and pruning leave the
-text as it is.
+Continuations are expanded breadth first with the best tokens of each row. If the last m + 1 tokens of one occur elsewhere in
+the draft, it links to that node and shares everything drafted after it (graph_nodes). The target needs a position for every
+token, so it verifies the graph unrolled to a tree, level by level, each copy at its own depth. So merging saves rows of the
+drafter, not of the target. All nodes are chosen and verified like those of any tree, so merging and pruning don't change the
+text.
 
 Source: Gong et al., graph-structured speculative decoding, arXiv 2407.16207.
 """
@@ -22,7 +22,7 @@ from torch import Tensor
 from ..core.drafter import Drafter
 from ..core.forward import Rows
 from ..core.law import Law
-from ..core.values import ROOT, Context, Effort, Step, Unused
+from ..core.values import ROOT, Context, DraftCounts, Step, UnusedWork
 from ..core.verify import Rule
 from ..errors import UnsupportedOption
 from ..models.packed.sequence import Sequence
@@ -30,7 +30,7 @@ from .base import DRAFTERS, DrafterFactory, Parts
 from .branches import Branched, branching, read_row
 from .graph_lossy import stochastic
 from .graph_nodes import Graph
-from .tree_growth import Child, Chosen, best_first, goes_on
+from .tree_growth import Child, RankedSiblings, best_first, goes_on
 from .tree_prices import pricing
 
 RULES: dict[str, Rule | None] = {"exact": None, "stochastic-lossy": stochastic}
@@ -38,7 +38,7 @@ RULES: dict[str, Rule | None] = {"exact": None, "stochastic-lossy": stochastic}
 
 @dataclass(frozen=True, slots=True)
 class Limits:
-    """n tokens of a row at most, none below `sibling` times the best one's probability; none behind one below `leaf`.
+    """n tokens of a row at most, none below `sibling` times the best one's probability; none after one below `leaf`.
 
     prices as tree_growth.best_first has them; m as Graph has it.
     """
@@ -52,7 +52,7 @@ class Limits:
 
 @dataclass(frozen=True, slots=True)
 class _Copy:
-    """A place of a graph's node in the unrolled tree, where it is this node."""
+    """A copy of a graph's node in the unrolled tree, with its number there."""
 
     node: int = ROOT
     source: int = ROOT
@@ -61,7 +61,7 @@ class _Copy:
 
 @dataclass(frozen=True, slots=True, eq=False)
 class _Known:
-    """What the drafter's row behind a graph's node says: its best tokens, and the law that it draws from."""
+    """The drafter's row after a graph's node: its best tokens, and its law."""
 
     row: int
     best: dict[int, float]
@@ -83,24 +83,24 @@ class GraphDraft(Branched):
         self._limits = limits
 
     async def draft(self, context: Context) -> AsyncGenerator[Step]:
-        self.unused = Unused()
+        self.unused = UnusedWork()
         rows = await self._begin(context)
         if rows is None:
             return
         graph, known = Graph(context.ids, self._limits.m), {ROOT: self._read(rows, 0, ROOT, (), context)}
         level, nodes, seconds = [_Copy()], 0, rows.seconds
-        effort = Effort(forwards=1, invalid=int(not known[ROOT].best))
+        counts = DraftCounts(forwards=1, invalid=int(not known[ROOT].best))
         while True:
-            offers = [Chosen(list(known[copy.source].best.items()), copy.confidence) for copy in level]
+            offers = [RankedSiblings(list(known[copy.source].best.items()), copy.confidence) for copy in level]
             taken = best_first(offers, nodes, self._limits.prices)
             if not taken:
-                self.unused = Unused(replace(effort, saved=0), seconds)
+                self.unused = UnusedWork(replace(counts, saved=0), seconds)
                 return
             parents = [level[index] for index, _ in taken]
             children = [child for _, child in taken]
             placed = [graph.follow(parent.source, child.token) for parent, child in zip(parents, children, strict=True)]
-            effort += Effort(merged=sum(not new for _, new in placed))
-            yield self._step(parents, children, [known[parent.source] for parent in parents], seconds, effort)
+            counts += DraftCounts(merged=sum(not new for _, new in placed))
+            yield self._step(parents, children, [known[parent.source] for parent in parents], seconds, counts)
             level = [
                 _Copy(nodes + i, source, child.confidence)
                 for i, ((source, _), parent, child) in enumerate(zip(placed, parents, children, strict=True))
@@ -108,7 +108,7 @@ class GraphDraft(Branched):
             ]
             nodes += len(taken)
             asked = list(dict.fromkeys(copy.source for copy in level if copy.source not in known))
-            seconds, effort = 0.0, Effort(forwards=int(bool(asked)), saved=len(level) - len(asked))
+            seconds, counts = 0.0, DraftCounts(forwards=int(bool(asked)), saved=len(level) - len(asked))
             if not asked:
                 continue
             tokens = [graph.path(node)[-1] for node in asked]
@@ -118,7 +118,7 @@ class GraphDraft(Branched):
             seconds, first = rows.seconds, len(known) - 1
             for i, node in enumerate(asked):
                 known[node] = self._read(rows, i, first + i, graph.path(node), context)
-                effort += Effort(invalid=int(not known[node].best))
+                counts += DraftCounts(invalid=int(not known[node].best))
 
     def _read(self, rows: Rows, i: int, row: int, path: tuple[int, ...], context: Context) -> _Known:
         law, ranking = read_row(rows.logits[i], path, context, self._limits.n)
@@ -127,23 +127,28 @@ class GraphDraft(Branched):
         return _Known(row, best, law, rows.logits[i], rows.hidden[i])
 
     def _step(
-        self, parents: Series[_Copy], children: Series[Child], behind: Series[_Known], seconds: float, effort: Effort
+        self,
+        parents: Series[_Copy],
+        children: Series[Child],
+        sources: Series[_Known],
+        seconds: float,
+        counts: DraftCounts,
     ) -> Step:
-        """A level. behind: the rows that its nodes come from."""
+        """A level. sources: the rows that its nodes come from."""
         exact = self.rule is None
         return Step(
             tuple(child.token for child in children),
             tuple(parent.node for parent in parents),
-            tuple(None if exact else known.law for known in behind),
-            gathered([known.logits for known in behind]),
-            gathered([known.hidden for known in behind]),
+            tuple(None if exact else known.law for known in sources),
+            gathered([known.logits for known in sources]),
+            gathered([known.hidden for known in sources]),
             seconds,
-            effort=effort,
+            counts=counts,
         )
 
-    def _goes_on(self, child: Child, behind: _Known, nodes: int, context: Context) -> bool:
+    def _goes_on(self, child: Child, source: _Known, nodes: int, context: Context) -> bool:
         """Whether a node may have children."""
-        likely = behind.best[child.token] >= self._limits.leaf
+        likely = source.best[child.token] >= self._limits.leaf
         return likely and goes_on(child, nodes, self._limits.prices, context.eos)
 
 
@@ -165,8 +170,8 @@ def build(
     """Another drafter with a law (of, with its own options), branched, and merged where m + 1 tokens recur (-1: a tree).
 
     A node has at most n children, each at least `sibling` as probable as the best; one less probable than leaf has none.
-    budget, min_confidence and costs as for tree. verification: exact, or the paper's stochastic-lossy, which changes what
-    sampled text looks like.
+    budget, min_confidence and costs as for tree. verification: exact, or the paper's stochastic-lossy, which changes the
+    distribution of sampled text.
     """
     if n < 1:
         raise ValueError(f"n must be at least 1 child a node, got {n}")

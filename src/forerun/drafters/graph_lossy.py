@@ -1,8 +1,8 @@
-"""The stochastic rule of the graph paper's code. Lossy: what it writes does not follow the target's law.
+"""The stochastic rule of the graph paper's code. Lossy: its output does not follow the target's law.
 
-Every child whose coin falls below p(x) / q(x) passes, several of one node too, and the longest path that passes is kept. So
-a token has as many chances as continuations hold it, and a rejection leaves no trace in what is drawn instead. At
-temperature 0 it is exact.
+Each child passes with probability p(x) / q(x), and the longest path that passes is kept. So a token has as many chances as
+there are continuations with it, and the replacement of a rejected token isn't drawn from the residual law. At temperature 0
+it is exact.
 
 Source: Gong et al., arXiv 2407.16207 (as the authors' code has it).
 """
@@ -15,7 +15,7 @@ from ..core.verify import RowLaw
 
 
 def stochastic(draft: Draft, law_of_row: RowLaw, chance: Chance, start: int) -> Verdict:
-    """In the place of verify.verify, with its arguments; laws of the draft are those that its tokens are weighed by."""
+    """Replaces verify.verify, with the same arguments; the draft's laws give its tokens' probabilities q."""
 
     def longest(node: int, tokens: tuple[int, ...]) -> tuple[int, ...]:
         best: tuple[int, ...] = ()

@@ -1,8 +1,7 @@
 """The graph of a draft: tokens, each computed once, that several continuations may share.
 
-Where the last m + 1 tokens of a continuation are those of a node drafted before, that node and all that comes behind it
-serve there too: the continuation links to it. A node never links to one from which it can be reached itself, through
-whatever links, so no path runs in a circle.
+If the last m + 1 tokens of a continuation are those of an earlier node, the continuation links to that node and shares all
+that comes after it. A node never links to one from which it can be reached itself, so there are no cycles.
 """
 
 from __future__ import annotations
@@ -15,7 +14,7 @@ from ..core.values import ROOT
 
 @final
 class Graph:
-    """Nodes are numbered from 0 in the order in which they came; ROOT is the pending token, the last of text.
+    """Nodes are numbered from 0 in the order of their creation; ROOT is the pending token, the last of text.
 
     m: how many tokens before it a recurring token must share; -1 never merges.
     """
@@ -33,11 +32,11 @@ class Graph:
         return len(self._parents)
 
     def path(self, node: int) -> tuple[int, ...]:
-        """The tokens that led to a node when it came, its own the last."""
+        """The tokens that led to a node when it was created, ending with its own."""
         return self._paths[node]
 
     def parent(self, node: int) -> int:
-        """The node that it came behind."""
+        """The node that it follows."""
         return self._parents[node]
 
     def children(self, node: int) -> dict[int, int]:

@@ -1,8 +1,7 @@
-"""Lookup where it finds something, else another drafter.
+"""Lookup where it finds a match, else another drafter.
 
-Copying what followed the same tokens before costs no forward, so it comes first. A round in which it finds nothing is the
-other drafter's, which syncs itself to the text. Who drafts follows from the text so far alone, so the output's law stays
-the target's.
+Lookup costs no forward, so it comes first. In a round without a match the other drafter drafts, after it has synced to the
+text. The choice depends on the text so far alone, so the output keeps the target's law.
 """
 
 from __future__ import annotations
@@ -15,7 +14,7 @@ from typing import Any, final
 from ..core.drafter import Drafter
 from ..core.forward import Rows
 from ..core.registry import Entry
-from ..core.values import Context, Step, Unused
+from ..core.values import Context, Step, UnusedWork
 from ..errors import UnsupportedOption
 from .base import DRAFTERS, DrafterFactory, Parts
 
@@ -31,7 +30,7 @@ class Hybrid(Drafter):
         self._drafters = first, then
 
     async def draft(self, context: Context) -> AsyncGenerator[Step]:
-        self.unused = Unused()
+        self.unused = UnusedWork()
         for drafter in self._drafters:
             found = False
             async with aclosing(drafter.draft(context)) as steps:
@@ -56,9 +55,9 @@ class Hybrid(Drafter):
 
 @DRAFTERS("hybrid", source="forerun; its first part: Saxena, prompt lookup decoding, 2023")
 def build(parts: Parts, *, then: str, **options: Any) -> DrafterFactory:
-    """Lookup where it finds something, else another drafter (then), each with its own options."""
+    """Lookup where it finds a match, else another drafter (then), each with its own options."""
     if then in ("hybrid", FIRST):
-        raise UnsupportedOption(f"then must be another drafter than 'hybrid' and {FIRST!r}, got {then!r}")
+        raise UnsupportedOption(f"then must be a drafter other than 'hybrid' and {FIRST!r}, got {then!r}")
     lookup, other = DRAFTERS.entry(FIRST), DRAFTERS.entry(then)
     of_lookup, of_other = _shared_out(options, lookup, other)
     make_lookup = DRAFTERS.check(FIRST, of_lookup).build(parts, **of_lookup)
@@ -75,7 +74,7 @@ def _shared_out(
     for name, value in options.items():
         if name in lookup.options and name in other.options:
             raise UnsupportedOption(
-                f"drafter 'hybrid' can't tell whose option {name!r} is: both {lookup.name!r} and {other.name!r} have one"
+                f"drafter 'hybrid' can't assign the option {name!r}: both {lookup.name!r} and {other.name!r} have one"
             )
         if name in lookup.options:
             of_lookup[name] = value

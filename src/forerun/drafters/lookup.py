@@ -1,7 +1,7 @@
-"""Prompt lookup: what followed the last few tokens before, in prompt and output, follows them again.
+"""Prompt lookup: drafts what followed the last few tokens earlier in prompt and output.
 
 The longest n-gram first, then its most recent match. Every n-gram's latest end is indexed once, when its token arrives,
-so a look-up costs the same for any length of text.
+so a lookup costs the same for any length of text.
 
 Source: Saxena, prompt lookup decoding, 2023; the same idea: Yang et al., LLMA, arXiv 2304.04487.
 """

@@ -7,7 +7,7 @@ from collections.abc import Sequence as Series
 
 from ..core.drafter import Drafter
 from ..core.values import Context, Step
-from ..models.packed.pool import Pool
+from ..models.packed.pool import SequencePool
 from ..models.packed.sequence import Sequence
 from .chain import chained
 
@@ -17,7 +17,7 @@ class Pooled(Drafter):
 
     branches = True
 
-    def __init__(self, pool: Pool) -> None:
+    def __init__(self, pool: SequencePool) -> None:
         self._pool = pool
         self._own: Sequence | None = None
 
@@ -26,9 +26,9 @@ class Pooled(Drafter):
 
     def _taken(self, ids: Series[int]) -> Sequence:
         if self._own is None:
-            self._own = self._pool.take(ids)
+            self._own = self._pool.acquire(ids)
         return self._own
 
     def close(self) -> None:
         if self._own is not None:
-            self._pool.give(self._own)
+            self._pool.release(self._own)

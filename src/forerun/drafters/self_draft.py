@@ -1,9 +1,9 @@
-"""The target drafts for itself with part of itself, on its own keys and values.
+"""The target drafts with a part of its own layers, on its own keys and values.
 
-exit_layer runs layers 0..E-1, the final norm and the head; verification goes on from the exit states, so only the last
+exit_layer runs layers 0..E-1, the final norm and the head; verification continues from the exit states, so only the last
 drafted token passes the first E layers again (LayerSkip). skip_attention and skip_mlp leave out single sublayers
 (Draft & Verify): drafting reads the true prefix, and verification computes every row anew. weights runs them in a smaller
-copy of the weights, whose rows are thrown away; vocabulary restricts the head to frequent tokens. All combine.
+copy of the weights, whose rows are discarded; vocabulary restricts the head to frequent tokens. All can be combined.
 
 Sources: Elhoushi et al., LayerSkip, arXiv 2404.16710, section 5; Zhang et al., Draft & Verify, arXiv 2309.08168.
 """
@@ -70,7 +70,7 @@ def build(
     vocabulary: int = 0,
     vocabulary_text: str = "",
 ) -> DrafterFactory:
-    """The target itself, carved: an early exit, skipped sublayers, small weights, a part of the vocabulary.
+    """A part of the target: an early exit, skipped sublayers, small weights, a part of the vocabulary.
 
     plan is a file with a skip set, as models.files.plan has it.
     """

@@ -1,8 +1,8 @@
-"""A tree of drafts: several continuations at once, of which the target follows the one that it would have written.
+"""A tree of drafts: several continuations at once; the target follows the one that it would have written.
 
-Any drafter with a law can be branched. Each level is one forward of it, for all nodes that go on. At temperature 0 a node's
-children are its row's best tokens; above, they are drawn without replacement (or chosen too, on request). A cumulative
-confidence decides where the tree is broad and where deep, within a budget of nodes.
+Any drafter that gives laws can be branched. Each level is one of its forwards, for all nodes that continue. At temperature 0
+a node's children are its row's best tokens; above, they are drawn without replacement (or chosen too, on request). The
+cumulative confidence decides where the tree is broad and where it is deep, within a budget of nodes.
 
 Sources: Miao et al., SpecInfer, arXiv 2305.09781; Yang et al., multi-candidate speculative decoding, arXiv 2401.06706 and
 Jeon et al., recursive speculative decoding, arXiv 2402.14160 (siblings without replacement); Li et al., EAGLE-2, arXiv
@@ -21,11 +21,11 @@ from torch import Tensor
 from ..core.drafter import Drafter
 from ..core.forward import Rows
 from ..core.law import Law
-from ..core.values import Context, Effort, Step, Unused
+from ..core.values import Context, DraftCounts, Step, UnusedWork
 from ..errors import UnsupportedOption
 from .base import DRAFTERS, DrafterFactory, Parts
 from .branches import Branch, Branched, branching, read_row
-from .tree_growth import Chosen, Drawn, Offers, best_first, goes_on
+from .tree_growth import DrawnSiblings, RankedSiblings, SiblingSource, best_first, goes_on
 from .tree_prices import pricing
 
 SIBLINGS = ("drawn", "chosen")
@@ -47,15 +47,15 @@ class Tree(Branched):
         self._shape = shape
 
     async def draft(self, context: Context) -> AsyncGenerator[Step]:
-        self.unused = Unused()
+        self.unused = UnusedWork()
         level, nodes, known = [Branch()], 0, 0
         rows = await self._begin(context)
         while rows is not None:
             offers = self._offers(rows, level, context)
-            effort = Effort(forwards=1, invalid=sum(not one.ranked for one in offers))
+            counts = DraftCounts(forwards=1, invalid=sum(not one.ranked for one in offers))
             taken = best_first(offers, nodes, self._shape.prices)
             if not taken:
-                self.unused = Unused(effort, rows.seconds)
+                self.unused = UnusedWork(counts, rows.seconds)
                 return
             origins = [index for index, _ in taken]
             yield Step(
@@ -65,7 +65,7 @@ class Tree(Branched):
                 rows.logits[origins],
                 rows.hidden[origins],
                 rows.seconds,
-                effort=effort,
+                counts=counts,
             )
             nodes += len(taken)
             further = [
@@ -84,7 +84,7 @@ class Tree(Branched):
             ]
             known += len(level)
 
-    def _offers(self, rows: Rows, level: Series[Branch], context: Context) -> list[Offers]:
+    def _offers(self, rows: Rows, level: Series[Branch], context: Context) -> list[SiblingSource]:
         start, drawn = len(context.ids), 0
 
         def propose(law: Law) -> int:
@@ -92,11 +92,11 @@ class Tree(Branched):
             drawn += 1
             return context.chance.propose(law, start + len(level[0].path), start, drawn - 1)
 
-        def offers(row: Tensor, branch: Branch) -> Offers:
+        def offers(row: Tensor, branch: Branch) -> SiblingSource:
             law, ranking = read_row(row, branch.path, context, self._shape.n)
             if law is None or not self._shape.drawn:
-                return Chosen(ranking, branch.confidence)
-            return Drawn(law, ranking, branch.confidence, propose)
+                return RankedSiblings(ranking, branch.confidence)
+            return DrawnSiblings(law, ranking, branch.confidence, propose)
 
         return [offers(rows.logits[i], branch) for i, branch in enumerate(level)]
 

@@ -1,8 +1,8 @@
-"""Which children a level of a tree gets: the most confident of all its nodes' children first, while they are worth it.
+"""Which children a level of a tree gets: the most confident ones of all its nodes first, while they are worth their price.
 
-Chosen children are a row's best tokens; which of them to leave out is free. Drawn children come without replacement, each
-from what is left of the row's law. Whether one is drawn must not depend on what it turns out to be, so what a drawn child
-is worth is told before it is drawn, and whatever was drawn stays.
+Chosen children are a row's best tokens, and any of them may be left out. Drawn children are drawn without replacement, each
+from the residual of the row's law. Whether one is drawn must not depend on which token it is. So the worth of a drawn child
+is known before it is drawn, and every drawn child stays.
 """
 
 from __future__ import annotations
@@ -29,7 +29,7 @@ class Child:
     confidence: float
 
 
-class Offers(ABC):
+class SiblingSource(ABC):
     """The children that a node can still get, the most confident first. worth: the next one's confidence, 0 for none.
 
     ranked: whether there was any at first; a row that is no law has none.
@@ -46,7 +46,7 @@ class Offers(ABC):
 
 
 @final
-class Chosen(Offers):
+class RankedSiblings(SiblingSource):
     """The best tokens of a row, with their probabilities, under a node of this confidence."""
 
     def __init__(self, ranking: Ranking, confidence: float) -> None:
@@ -65,12 +65,12 @@ class Chosen(Offers):
 
 
 @final
-class Drawn(Offers):
+class DrawnSiblings(SiblingSource):
     """As many tokens as the ranking has, drawn from the law one after the other, without replacement.
 
-    What is drawn from a law close to the target's is accepted more often than the law's best token is right. So the first
-    one's confidence is half-way between that token's probability and 1, and each further one's the same of what is left of
-    the law, if those before it are rejected.
+    A token drawn from a law close to the target's is accepted more often than the law's best token is right. So the first
+    one's confidence is half-way between the best token's probability and 1. Each further one's is the same for the residual
+    law, given that those before it are rejected.
     """
 
     def __init__(self, law: Law, ranking: Ranking, confidence: float, propose: Callable[[Law], int]) -> None:
@@ -103,7 +103,7 @@ class Drawn(Offers):
 
 
 def affordable(worth: float, node: int, prices: Sequence[float]) -> bool:
-    """Whether a draft's node of this number may be had: it is worth its price, and there is one."""
+    """Whether a draft may have a node of this number: there is a price for it, and the node is worth it."""
     return node < len(prices) and worth >= prices[node]
 
 
@@ -112,10 +112,10 @@ def goes_on(child: Child, nodes: int, prices: Sequence[float], eos: Collection[i
     return affordable(child.confidence, nodes, prices) and child.token not in eos
 
 
-def best_first(offers: Sequence[Offers], nodes: int, prices: Sequence[float]) -> list[tuple[int, Child]]:
+def best_first(offers: Sequence[SiblingSource], nodes: int, prices: Sequence[float]) -> list[tuple[int, Child]]:
     """Children with the index of the offers that they are from, in the order in which they were taken.
 
-    nodes: how many the draft has. The i-th node of a draft is taken if it is worth prices[i]; none is behind the last price.
+    nodes: how many the draft has. The i-th node of a draft is taken if it is worth prices[i]; none is after the last price.
     """
     waiting = [(-one.worth, index) for index, one in enumerate(offers) if one.worth > 0]
     heapify(waiting)

@@ -1,9 +1,10 @@
-"""How large a drafted tree may get: what each further node must be worth, as the probability that it is accepted.
+"""How large a drafted tree may get: the probability of acceptance that each further node needs.
 
-An accepted node is a token gained. A node whose row makes the verification longer by some milliseconds pays if it gains
-more than plain decoding would have written in them. So with the machine's cost curve V(rows), the price of a row is the
-slope of V over V(1). Measured curves have steps (8 rows may cost as much as 5), so the slope is that of the curve's lower
-convex hull: then prices never fall, and a draft that takes its best nodes first is right to stop at the first one too dear.
+An accepted node is a token gained. A node whose row makes the verification longer by some milliseconds pays if it gains more
+than plain decoding would have written in them. So with the machine's cost curve V(rows), the price of a row is the slope of
+V over V(1). Measured curves have steps (8 rows may cost as much as 5), so the slope is that of the curve's lower convex
+hull: then prices never fall, and a draft that takes its best nodes first can stop at the first one that isn't worth its
+price.
 """
 
 from __future__ import annotations
@@ -53,7 +54,7 @@ def pricing(parts: Parts, budget: int, min_confidence: float, costs: str) -> Pri
     if capacity is not None and budget >= capacity:
         name = parts.target.runner.name
         raise ValueError(
-            f"budget must be at most {capacity - 1} nodes, for the cache of {name} holds {capacity} tokens, got {budget}"
+            f"budget must be at most {capacity - 1} nodes, since the cache of {name} holds {capacity} tokens, got {budget}"
         )
     room = BUDGET if capacity is None else min(BUDGET, capacity - 1)
     return Pricing(budget, min_confidence, room, read_costs(costs) if costs else None)
@@ -70,7 +71,7 @@ def read_costs(file: str) -> Cost:
 
 
 def row_prices(target: Cost, count: int) -> list[float]:
-    """What the second row of a forward costs, and each further one up to `count`, in plain tokens; never falling."""
+    """The costs of a forward's second row and each further one up to `count`, in plain tokens; they never fall."""
     hull = _lower_hull([(rows, target.ms(rows)) for rows in range(1, count + 2)])
     slopes = [(y1 - y0) / (x1 - x0) for (x0, y0), (x1, y1) in pairwise(hull) for _ in range(x0, x1)]
     return [slope / target.ms(1) for slope in slopes]

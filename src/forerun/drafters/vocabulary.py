@@ -1,6 +1,6 @@
 """Which tokens a restricted draft vocabulary holds: the most frequent of a text, then the tokenizer's first.
 
-A byte-pair tokenizer numbers its merges by frequency, so its low ids are a fair guess where no text says better.
+A byte-pair tokenizer numbers its merges by frequency, so its low ids are a fair choice without a text.
 Source: Zhao et al., FR-Spec, arXiv 2502.14856 (frequency-ranked draft vocabularies).
 """
 

@@ -1,4 +1,4 @@
-"""One request's answer, folded from its rounds: text, ids, log-probabilities, statistics."""
+"""One request's answer, built from its rounds: text, ids, log-probabilities, statistics."""
 
 from __future__ import annotations
 
@@ -28,9 +28,9 @@ class TokenLogprob:
 class Result:
     """ids are the new tokens, with the end of sequence where there is one; text leaves out it and any stop string.
 
-    ids end with the token that completes a stop string, logprobs (None unless asked for) with the same. finish_reason is
-    "stop" or "length". text is None without a tokenizer. applied: the options that were in force, the checkpoint's and
-    the request's; "checkpoint" lists the fields of the checkpoint's generation config that had a part in it.
+    ids and logprobs (None unless asked for) end with the token that completes a stop string. finish_reason is
+    "stop" or "length". text is None without a tokenizer. applied: the options that took effect, the checkpoint's and
+    the request's; "checkpoint" lists the fields of the checkpoint's generation config among them.
     """
 
     text: str | None
@@ -65,7 +65,7 @@ class LogprobOptions:
 
 @final
 class Answer:
-    """Takes rounds in, gives pieces out."""
+    """Turns rounds into pieces."""
 
     def __init__(
         self,
@@ -85,11 +85,11 @@ class Answer:
         self._stats = Stats()
 
     def stopped(self) -> bool:
-        """Whether a stop string was completed: no more rounds are wanted."""
+        """Whether a stop string was completed, so that no more rounds are needed."""
         return self._text is not None and self._text.found is not None
 
     def take(self, round: Round) -> Iterator[Piece]:
-        """The round's tokens one at a time, as far as the answer goes."""
+        """The round's tokens one at a time, up to the end of the answer."""
         used = 0
         for i, token in enumerate(round.tokens):
             used += 1

@@ -30,13 +30,13 @@ from ..models.loading.given_tokenizer import TokenizerSource, as_tokenizer
 from ..models.loading.load import DtypeName, Loaded, RunnerName, open_model
 from ..models.loading.padding import Padding, padding_of
 from ..models.packed.plan import FULL, LayerPlan
-from ..models.packed.pool import Pool
+from ..models.packed.pool import SequencePool
 from ..models.packed.runner import HFRunner, Runner
 from ..models.packed.sequence import Sequence as Target
 from ..policies.base import PolicyFactory
 from .answer import Answer, Piece, Result
 from .generation_config.defaults import CheckpointDefaults, read_defaults
-from .generation_config.processors import Place
+from .generation_config.processors import ProcessorContext
 from .generation_config.sampling import with_checkpoint
 from .methods import drafter_factory, policy_factory
 from .option_values import whole_number
@@ -66,7 +66,12 @@ class Engine:
     """Answers prompts through the speculative loop. Make one with forerun.load."""
 
     def __init__(
-        self, loaded: Loaded, parts: Parts, pools: Sequence[Pool], drafter: DrafterFactory, policy: PolicyFactory
+        self,
+        loaded: Loaded,
+        parts: Parts,
+        pools: Sequence[SequencePool],
+        drafter: DrafterFactory,
+        policy: PolicyFactory,
     ) -> None:
         self.tokenizer: PreTrainedTokenizerBase | None = loaded.tokenizer
         self.runner = loaded.runner
@@ -149,33 +154,33 @@ class Engine:
         return Engine(self._loaded, self._parts, self._pools, make_drafter, make_policy)
 
     async def rounds(self, context: Context, speculate: bool = True) -> AsyncGenerator[Round]:
-        """decode on a sequence of the pool, which goes back whatever happens. For a driver (drive.py)."""
-        with self.lent(context.ids, speculate) as (sequence, drafter):
+        """decode on a sequence of the pool, which is released whatever happens. For a driver (drive.py)."""
+        with self.borrow(context.ids, speculate) as (sequence, drafter):
             async with aclosing(decode(sequence, drafter, self._policy(), context)) as rounds:
                 async for round in rounds:
                     yield round
 
     @contextmanager
-    def lent(self, ids: Sequence[int], speculate: bool = True) -> Iterator[tuple[Target, Drafter]]:
-        """A sequence of the pool for a text that begins so, and a drafter on it; both go back whatever happens."""
-        sequence = self._parts.target.take(ids)
+    def borrow(self, ids: Sequence[int], speculate: bool = True) -> Iterator[tuple[Target, Drafter]]:
+        """A sequence of the pool for a text that begins so, and a drafter on it; both are released whatever happens."""
+        sequence = self._parts.target.acquire(ids)
         drafter = self.drafter(sequence) if speculate else NoDraft()
         try:
             yield sequence, drafter
         finally:
             drafter.close()
-            self._parts.target.give(sequence)
+            self._parts.target.release(sequence)
 
     @property
     def pair(self) -> Pair:
         """The target and the drafter, as what is trained for both of them knows them."""
-        with self.lent(()) as (_, drafter):
+        with self.borrow(()) as (_, drafter):
             return Pair(self.identity, drafter.identity)
 
     @property
     def lossy(self) -> bool:
         """Whether the drafter verifies by a rule of its own, so that sampled text doesn't follow the model's law."""
-        with self.lent(()) as (_, drafter):
+        with self.borrow(()) as (_, drafter):
             return drafter.rule is not None
 
     def forget(self) -> None:
@@ -287,7 +292,7 @@ class Engine:
         stop_tokens = options.stop_tokens(self.runner.vocab_size)
         limit = min(len(ids) + options.max_new_tokens, self.runner.max_length or sys.maxsize)
         ends = self.eos | defaults.ends
-        place = Place(ids, limit, ends | stop_tokens, self.runner.vocab_size, self.runner.device)
+        place = ProcessorContext(ids, limit, ends | stop_tokens, self.runner.vocab_size, self.runner.device)
         sampling, fields = with_checkpoint(options.sampling(), defaults, place, given)
         context = Context(
             ids=ids,
@@ -323,12 +328,14 @@ def load(
     transformers' own modules. A model object is left as it is, on its own modules. Raises a ForerunError, or ValueError,
     that says what is wrong before anything is generated.
     """
-    pools: list[Pool] = []
+    pools: list[SequencePool] = []
     place: dict[str, Any] = {"dtype": dtype, "device": device, "trust_remote_code": trust_remote_code}
 
-    kept: dict[str, tuple[Pool, dict[str, int] | None]] = {}  # draft models by name: methods to compare share one
+    kept: dict[
+        str, tuple[SequencePool, dict[str, int] | None]
+    ] = {}  # draft models by name: methods to compare share one
 
-    def opened(other: Any) -> tuple[Pool, dict[str, int] | None]:
+    def opened(other: Any) -> tuple[SequencePool, dict[str, int] | None]:
         named = isinstance(other, str | Path)
         if named and str(other) in kept:
             return kept[str(other)]
@@ -338,14 +345,14 @@ def load(
             kept[str(other)] = found
         return found
 
-    def open_pool(runner: Runner, identity: Identity | None = None, plan: LayerPlan = FULL) -> Pool:
+    def open_pool(runner: Runner, identity: Identity | None = None, plan: LayerPlan = FULL) -> SequencePool:
         pools.append(drafting_pool(runner, identity, plan))
         return pools[-1]
 
     make_policy = policy_factory(policy, policy_options)
     given = as_tokenizer(tokenizer, trust_remote_code)
     loaded = open_model(model, tokenizer=given, weights=weights, runner=runner, **place)
-    pools.append(Pool(loaded.runner))
+    pools.append(SequencePool(loaded.runner))
     parts = Parts(pools[0], loaded.identity, loaded.vocabulary, opened, _encoder(loaded.tokenizer), open_pool)
     return Engine(loaded, parts, pools, drafter_factory(drafter, drafter_options, parts), make_policy)
 

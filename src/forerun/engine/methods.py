@@ -1,48 +1,19 @@
-"""From names and options to drafters and policies. Importing this module registers every method that comes with forerun."""
+"""From names and options to drafters and policies."""
 
 from __future__ import annotations
 
 from collections.abc import Mapping
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
-from ..drafters import draft_model, exit_adapter, graph, hybrid, lookup, none, self_draft, tree
-from ..drafters.base import DRAFTERS, DrafterFactory, Parts
-from ..policies import (
-    acceptance_head,
-    adaptive,
-    bounded,
-    confidence_product,
-    cost,
-    disco,
-    entropy,
-    fixed,
-    governor,
-    heuristic,
-    roc,
-    threshold,
-)
-from ..policies.base import POLICIES, PolicyFactory
+from ..drafters.registry import DRAFTERS
+from ..policies.registry import POLICIES
+
+if TYPE_CHECKING:
+    from ..drafters.base import DrafterFactory, Parts
+    from ..policies.base import PolicyFactory
 
 # what forerun generate does unless told otherwise
 DEFAULT_DRAFTER, DEFAULT_POLICY = "lookup", "fixed"
-
-REGISTERED = (
-    *(none, draft_model, exit_adapter, lookup, self_draft, hybrid, tree, graph),
-    *(
-        fixed,
-        threshold,
-        heuristic,
-        adaptive,
-        acceptance_head,
-        disco,
-        confidence_product,
-        entropy,
-        roc,
-        cost,
-        bounded,
-        governor,
-    ),
-)
 
 
 def drafter_factory(drafter: str | DrafterFactory, options: Mapping[str, Any] | None, parts: Parts) -> DrafterFactory:

@@ -1,4 +1,4 @@
-"""The value of an option of a request, in the type that forerun computes with: callers write 4.0, True, numpy's numbers."""
+"""Converts the value of a request's option to the type that forerun uses: callers write 4.0, True, numpy's numbers."""
 
 from __future__ import annotations
 
@@ -6,11 +6,9 @@ from collections.abc import Callable, Iterable, Mapping
 from numbers import Integral, Real
 from typing import Any
 
-from torch import Tensor
-
 
 def value_of(name: str, value: Any) -> Any:
-    """Raises ValueError, with the value and what is wanted, on one of another type. None only where it stands for "off"."""
+    """Raises ValueError, with the value and the expected type, for other types. None is allowed only if it means "off"."""
     return KINDS[name](name, value)
 
 
@@ -38,7 +36,7 @@ def _switch(name: str, value: Any) -> bool:
 
 
 def _alternatives(name: str, value: Any) -> int | None:
-    """As OpenAI's interface for chats has it: True asks for the written token's log-probability alone, False for none."""
+    """As in OpenAI's chat interface: True asks for the log-probability of the written token alone, False for none."""
     if isinstance(value, bool):
         return 0 if value else None
     return whole_number(name, value)
@@ -65,6 +63,8 @@ def _functions(name: str, value: Any) -> tuple[Any, ...]:
 
 
 def _several(name: str, value: Any, wanted: str) -> tuple[Any, ...]:
+    from torch import Tensor
+
     if isinstance(value, Tensor):
         value = value.tolist()
     if isinstance(value, str | bytes | Mapping) or not isinstance(value, Iterable):

@@ -5,16 +5,17 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, fields
 from types import MappingProxyType
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
-from torch import Tensor
-
-from ..core.processors import judge
-from ..core.values import Sampling
 from ..errors import UnsupportedOption
-from .answer import LogprobOptions
 from .generation_config.defaults import LENGTH, OPTIONS, OPTIONS_IF_DRAWN, CheckpointDefaults
 from .option_values import value_of
+
+if TYPE_CHECKING:
+    from torch import Tensor
+
+    from ..core.values import Sampling
+    from .answer import LogprobOptions
 
 NOTHING: Mapping[str, Any] = MappingProxyType({})
 # what Result.applied tells of
@@ -53,20 +54,27 @@ class Options:
 
     def sampling(self) -> Sampling:
         """How rows become laws. Raises UnsupportedOption on a processor that can't act here, ValueError out of range."""
+        from ..core.processors import classify
+        from ..core.values import Sampling
+
         shared = {field.name: getattr(self, field.name) for field in fields(Sampling) if field.name in self.__slots__}
-        return Sampling(**{**shared, "processors": judge(self.processors).processors})
+        return Sampling(**{**shared, "processors": classify(self.processors).processors})
 
     def doubt(self) -> str | None:
         """Why each row must be processed once and in order, None if there is no need.
 
         Raises UnsupportedOption where rows would be processed again.
         """
-        doubt = judge(self.processors).doubt
+        from ..core.processors import classify
+
+        doubt = classify(self.processors).doubt
         if doubt is not None and self.processed_logprobs:
             raise UnsupportedOption(f"processed_logprobs processes each row twice, and {doubt}")
         return doubt
 
     def logprob_options(self) -> LogprobOptions | None:
+        from .answer import LogprobOptions
+
         if self.logprobs is None:
             if self.processed_logprobs:
                 raise UnsupportedOption("processed_logprobs needs logprobs, the number of alternatives (0 for none)")

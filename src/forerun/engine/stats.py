@@ -1,6 +1,6 @@
-"""Statistics of speculation: a fold over rounds, and nothing else.
+"""Statistics of speculation, computed from rounds alone.
 
-Names as in SpecDec++ (arXiv 2405.19715): discard rate = drafted tokens thrown away per emitted token; verification rate =
+Names as in SpecDec++ (arXiv 2405.19715): discard rate = rejected drafted tokens per emitted token; verification rate =
 target forwards per emitted token. Both leave the prefill and its token out, so they are properties of decoding alone.
 """
 
@@ -31,9 +31,9 @@ SECONDS = (
 class Stats:
     """Counts and times of the rounds seen so far.
 
-    held_back: rounds for which the policy asked for no draft; switches: how often a request went over to such rounds or
-    back from them. draft_forwards, merged, rows_saved and invalid_rows add up core.Effort, that of forwards which gave no
-    step included; drafted counts the nodes that were verified, merged ones among them.
+    held_back: rounds for which the policy asked for no draft; switches: how often a request changed to such rounds or
+    back. draft_forwards, merged, rows_saved and invalid_rows add up DraftCounts, forwards that gave no step
+    included; drafted counts the nodes that were verified, merged ones among them.
     """
 
     def __init__(self, rounds: Iterable[Round] = ()) -> None:
@@ -62,7 +62,7 @@ class Stats:
             self.add(round)
 
     def add(self, round: Round) -> None:
-        """Take in one round; the first round of a request is its prefill."""
+        """Add one round; the first round of a request is its prefill."""
         self.tokens += len(round.tokens)
         if round.prefill:
             self._holding = None
@@ -72,10 +72,10 @@ class Stats:
         self.rounds += 1
         self.drafted += len(round.draft)
         self.accepted += len(round.verdict.path)
-        self.draft_forwards += round.draft.effort.forwards
-        self.merged += round.draft.effort.merged
-        self.rows_saved += round.draft.effort.saved
-        self.invalid_rows += round.draft.effort.invalid
+        self.draft_forwards += round.draft.counts.forwards
+        self.merged += round.draft.counts.merged
+        self.rows_saved += round.draft.counts.saved
+        self.invalid_rows += round.draft.counts.invalid
         self.held_back += round.held_back
         self.switches += self._holding is not None and self._holding != round.held_back
         self._holding = round.held_back
@@ -98,12 +98,12 @@ class Stats:
 
     @property
     def decoded(self) -> int:
-        """Emitted tokens behind the prefill's own."""
+        """Emitted tokens after the prefill's own."""
         return self.tokens - self._first_tokens
 
     @property
     def rows_verified(self) -> int:
-        """Rows of the target's forwards, the prefill's aside: each round's pending token and its draft."""
+        """Rows of the target's forwards without the prefill: each round's pending token and its draft."""
         return self.drafted + self.rounds
 
     @property
@@ -112,7 +112,7 @@ class Stats:
 
     @property
     def acceptance(self) -> float:
-        """Accepted over drafted nodes; drafts behind a rejection count as rejected."""
+        """Accepted over drafted nodes; drafts after a rejection count as rejected."""
         return _ratio(self.accepted, self.drafted)
 
     @property

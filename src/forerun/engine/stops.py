@@ -1,4 +1,4 @@
-"""Stop strings: the first that growing text completes, as if tokens came singly."""
+"""Finds the first stop string that a growing text completes, as if tokens came one at a time."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""From tokens to text, one at a time: the text that the tokenizer decodes from all of them, and never a broken character."""
+"""Decodes tokens one at a time into the text that the tokenizer gives for all of them, without broken characters."""
 
 from __future__ import annotations
 
@@ -14,9 +14,9 @@ BYTE = re.compile("<0x[0-9A-Fa-f]{2}>")
 
 @final
 class Detokenizer:
-    """Text of a growing list of tokens. What it released stays; the last characters wait until they are certain.
+    """Text of a growing list of tokens. Released text never changes; the last characters wait until they are certain.
 
-    pending is how those look now. Special tokens leave no text unless they are kept.
+    pending is their current form. Special tokens leave no text unless they are kept.
     """
 
     def __init__(self, tokenizer: Any, keep_special: bool = False) -> None:
@@ -84,7 +84,7 @@ class TextStream:
         return self._scanner.found
 
     def push(self, token: int) -> str:
-        """The text that is certain with this token and safe to show."""
+        """The text that this token makes certain and safe to show."""
         shown, unsure = self._shown.push(token), self._shown.pending.rstrip(BROKEN)
         if self._marked is None:
             return self._scanner.push(shown, unsure=unsure)

@@ -81,13 +81,13 @@ def _check(module: Module, plan: LayerPlan, directory: Path) -> None:
     try:
         own = open_module(directory, dtype=torch.float32, device="cpu").model
     except UnsupportedModel as error:
-        raise UnsupportedModel(f"{module.name} can't be cut behind layer {plan.exit_layer}: {error}") from error
+        raise UnsupportedModel(f"{module.name} can't be cut after layer {plan.exit_layer}: {error}") from error
     draft = open_model(_placed_alike(own)).runner
     for length in LENGTHS:
         ids = _text(whole, length)
         if not torch.equal(_logits(draft, ids, FULL), _logits(whole, ids, plan)):
             raise UnsupportedModel(
-                f"{module.name} can't be cut behind layer {plan.exit_layer}: its layers depend on how many there are, so "
+                f"{module.name} can't be cut after layer {plan.exit_layer}: its layers depend on how many there are, so "
                 "the draft would not be the early exit; draft with --drafter self --exit-layer instead"
             )
 

@@ -21,8 +21,8 @@ from transformers.models.auto.modeling_auto import MODEL_FOR_CAUSAL_LM_MAPPING_N
 
 from ..models.files.quiet import quiet
 from .forked import in_a_fork
-from .table import FILE, Table, read_table, write_table
-from .trial import UNMADE, WRONG, Outcome, try_everything
+from .table import FILE, UNMADE, WRONG, Table, read_table, write_table
+from .trial import Outcome, try_everything
 
 COMMAND = "python -m forerun.families"
 

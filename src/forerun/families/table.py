@@ -5,12 +5,13 @@ from __future__ import annotations
 import json
 from collections.abc import Mapping
 from dataclasses import dataclass
+from importlib.metadata import version
 from pathlib import Path
 from typing import Any
 
-import transformers
-
 FILE = Path(__file__).parent.parent / "data" / "families.json"
+# what comes of a family
+RUNS, REFUSED, UNMADE, WRONG = "runs", "refused", "can't be made here", "wrong"
 
 
 @dataclass(frozen=True, slots=True)
@@ -25,10 +26,11 @@ class Table:
     @property
     def stale(self) -> str:
         """A sentence where another version is installed than the one that the table was made with, "" else."""
-        if self.transformers == transformers.__version__:
+        installed = version("transformers")
+        if self.transformers == installed:
             return ""
         return (
-            f"This table is of transformers {self.transformers}; {transformers.__version__} is installed here, whose "
+            f"This table is of transformers {self.transformers}; {installed} is installed here, whose "
             "decoders may fare otherwise. Each is checked when it is loaded."
         )
 

@@ -20,14 +20,13 @@ from ..models.lean.shape import lean_applies
 from ..models.loading.checks import reasons
 from ..models.packed.plan import LayerPlan
 from .small import VOCABULARY, small_model
+from .table import REFUSED, RUNS, UNMADE, WRONG
 from .variants import variants
 
 LENGTHS = (21, 40)
 NEW = 24
 # a difference at a place where the model's own two best tokens are closer than this is rounding
 TIE = 1e-3
-
-RUNS, REFUSED, UNMADE, WRONG = "runs", "refused", "can't be made here", "wrong"
 
 
 @dataclass(frozen=True, slots=True)

@@ -29,7 +29,7 @@ from transformers import (
 )
 from transformers.generation import GenerationMode
 
-from ..core.processors import PROMISE, Judged, judge
+from ..core.processors import PROMISE, ClassifiedProcessors, classify
 from ..core.values import Sampling
 from ..errors import UnsupportedOption
 
@@ -90,7 +90,7 @@ def read_call(
     lengths = _lengths(input_ids, inputs.get("attention_mask"))
     eos = frozenset(int(token) for c in criteria if type(c) is EosTokenCriteria for token in c.eos_token_id)
     pads = any(getattr(c, "eos_token_id", c) is not c for c in criteria)  # as generate tells it
-    judged = judge(processors)
+    classified = classify(processors)
     limit = criteria.max_length or config.max_length
     pad = _pad(config)
     if pads and pad is None and len(lengths) > 1:
@@ -98,7 +98,7 @@ def read_call(
     call = Call(
         padded=input_ids,
         lengths=lengths,
-        processors=tuple(_for_row(judged.processors, input_ids, row, lengths[row]) for row in range(len(lengths))),
+        processors=tuple(_for_row(classified.processors, input_ids, row, lengths[row]) for row in range(len(lengths))),
         criteria=criteria,
         max_new_tokens=max(int(limit) - input_ids.shape[1], 1),
         samples=bool(config.do_sample),
@@ -111,19 +111,19 @@ def read_call(
         keeps_scores=bool(config.return_dict_in_generate and config.output_scores),
         keeps_logits=bool(config.return_dict_in_generate and config.output_logits),
     )
-    return replace(call, doubt=next(_doubts(call, judged), None))
+    return replace(call, doubt=next(_doubts(call, classified), None))
 
 
-def _doubts(call: Call, judged: Judged) -> Iterator[str]:
+def _doubts(call: Call, classified: ClassifiedProcessors) -> Iterator[str]:
     """Why only generate's own loop can show processors and criteria what they may look at."""
-    if judged.doubt is not None:
-        yield f"{judged.doubt}; {PROMISE}"
-    if judged.own is not None and len(call.lengths) > 1:
-        yield f"logits processor {judged.own} may tell the rows of a batch apart; {PROMISE}"
+    if classified.doubt is not None:
+        yield f"{classified.doubt}; {PROMISE}"
+    if classified.own is not None and len(call.lengths) > 1:
+        yield f"logits processor {classified.own} may tell the rows of a batch apart; {PROMISE}"
     # what is called between two tokens may change what a processor reads
     others = [*call.criteria, *([] if call.streamer is None else [call.streamer])]
     foreign = [other for other in others if not type(other).__module__.startswith("transformers.")]
-    if judged.holds and foreign:
+    if classified.holds and foreign:
         yield f"a logits processor holds what {type(foreign[0]).__name__} may change between two tokens; {PROMISE}"
     reading = [criterion for criterion in call.criteria if type(criterion) not in BLIND_CRITERIA]
     if reading and call.keeps_scores and call.pads and len(call.lengths) > 1:
@@ -165,7 +165,7 @@ def _reasons(input_ids: Tensor, config: GenerationConfig, inputs: Mapping[str, A
         if mask.shape != input_ids.shape:
             yield f"an attention mask of {list(mask.shape)} for ids of {list(input_ids.shape)}"
         if bool((mask[:, 1:] < mask[:, :-1]).any()):
-            yield "an attention mask with zeros behind its first one; pad on the left"
+            yield "an attention mask with zeros after its first one; pad on the left"
         if not bool(mask[:, -1].all()):
             yield "a prompt that is all padding; give at least one token"
     positions = inputs.get("position_ids")

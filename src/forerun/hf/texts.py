@@ -1,7 +1,7 @@
 """The texts of a generate call, which grow each at its own pace, in the step with each other that transformers shows.
 
 A step of the batch is made once every text has reached it: the stopping criteria see all of its rows, as if no more had
-been accepted, nothing behind a stop is kept, and the streamer gets it.
+been accepted, nothing after a stop is kept, and the streamer gets it.
 """
 
 from __future__ import annotations
@@ -135,7 +135,7 @@ class Texts:
         return self._ids
 
     def scores(self) -> tuple[Tensor, ...]:
-        """A step's processed scores [B, V]. Behind a text's end they say padding, for no forward ran there."""
+        """A step's processed scores [B, V]. After a text's end they say padding, for no forward ran there."""
         return self._scores
 
     def logits(self) -> tuple[Tensor, ...]:

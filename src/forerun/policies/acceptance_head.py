@@ -1,9 +1,9 @@
 """A trained head predicts for each drafted token whether the target accepts it; stop when a rejection has become likely.
 
-The row that reads a drafted token predicts its acceptance, and that row is only computed for the token after it. So the
-rule knows of all drafted tokens but the last: it stops when 1 - (product of what is predicted for the others) exceeds h.
+A drafted token's acceptance is predicted from the row that reads it, which is only computed to draft the next token. So the
+rule uses all drafted tokens but the last. It stops when 1 - (product of their predicted acceptances) exceeds h.
 By the paper's theorem the best h is (c2 + D) / (c1 + c2 + D) for costs c1 of a discarded token and c2 of a verification;
-D is unknown, so h is chosen on held-out texts in training. Nothing looks at the last token, so the output stays exact.
+D is unknown, so h is chosen on held-out texts in training. The last token isn't used, so the output stays exact.
 
 Source: Huang et al., SpecDec++, arXiv 2405.19715.
 """
@@ -16,7 +16,7 @@ from typing import final
 
 from ..core.policy import LengthPolicy
 from ..core.values import Round, Step
-from ..models.files.classifier_heads import ACCEPTANCE, AcceptanceHead, read_head
+from ..models.files.classifier_heads import ACCEPTANCE, AcceptanceHead, read_classifier_head
 from .base import POLICIES, PolicyFactory
 
 
@@ -47,7 +47,7 @@ class PredictedAcceptance(LengthPolicy):
 def build(
     *, head: str, h: float | None = None, min_steps: int = 2, max_steps: int = 20, calibrate: bool = True
 ) -> PolicyFactory:
-    """Stop when a head of `forerun train acceptance-head` thinks a rejection likelier than h (its training's choice).
+    """Stop when a head of `forerun train acceptance-head` gives a rejection a probability above h (chosen in training).
 
     calibrate undoes the weight of rejections in training, so that h is a probability.
     """
@@ -57,6 +57,6 @@ def build(
         raise ValueError(
             f"bounds must be 0 <= min_steps <= max_steps and max_steps >= 1, got {min_steps} and {max_steps}"
         )
-    trained = AcceptanceHead(read_head(ACCEPTANCE, Path(head)), head, calibrate)
+    trained = AcceptanceHead(read_classifier_head(ACCEPTANCE, Path(head)), head, calibrate)
     bound = trained.threshold if h is None else h
     return lambda: PredictedAcceptance(trained, bound, min_steps, max_steps)

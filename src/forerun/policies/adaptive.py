@@ -1,8 +1,8 @@
-"""Stop behind an unlikely token, with a threshold that moves until the share of accepted tokens is the one aimed at.
+"""Stop after an unlikely token, with a threshold that moves until a given share of tokens is accepted.
 
-After each round with a draft, A <- beta1 A + (1 - beta1) accepted / drafted. Where A is below alpha the draft was too bold
-and the threshold rises by epsilon, else it falls; beta2 smooths the move. The released code holds the threshold where a
-draft of full length was accepted well enough; the paper doesn't, and lets it rise at A = alpha too.
+After each round with a draft, A <- beta1 A + (1 - beta1) accepted / drafted. If A is below alpha, drafts were too long and
+the threshold rises by epsilon, else it falls; beta2 smooths the change. The released code keeps the threshold if a draft of
+full length was accepted well enough. The paper doesn't, and lets it rise at A = alpha too.
 
 Source: Zhang et al., Draft & Verify, arXiv 2309.08168, its adaptive draft exit.
 """
@@ -31,7 +31,7 @@ class Bar:
 
 @final
 class Aim:
-    """How a bar moves."""
+    """How the threshold moves."""
 
     def __init__(self, alpha: float, epsilon: float, beta1: float, beta2: float, hold: bool) -> None:
         self._alpha = alpha
@@ -41,7 +41,7 @@ class Aim:
         self._hold = hold
 
     def move(self, bar: Bar, accepted: float, full: bool) -> None:
-        """Take in the share of a round's draft that was accepted; full: the draft had the greatest length."""
+        """Learn from the accepted share of a round's draft; full: the draft had the greatest length."""
         bar.accepted = self._beta1 * bar.accepted + (1 - self._beta1) * accepted
         low = bar.accepted < self._alpha or (bar.accepted == self._alpha and not self._hold)
         held = self._hold and full

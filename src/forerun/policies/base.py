@@ -1,6 +1,6 @@
-"""The table of all policies, and what they read off a step.
+"""How policies are built, and what they read from a step.
 
-One file a rule; build's keyword-only arguments are its options.
+Each rule has its own file; the keyword-only arguments of build are its options.
 """
 
 from __future__ import annotations
@@ -12,19 +12,29 @@ import torch
 from torch import Tensor
 
 from ..core.policy import LengthPolicy
-from ..core.registry import Registry
 from ..core.values import Signals, Step
+from .registry import POLICIES
+
+__all__ = [
+    "POLICIES",
+    "PolicyFactory",
+    "Readings",
+    "best",
+    "confidence",
+    "entropy",
+    "has_row",
+    "signals_of",
+    "top_probabilities",
+]
 
 T = TypeVar("T")
 
 
 PolicyFactory = Callable[[], LengthPolicy]
 
-POLICIES: Registry[Callable[..., PolicyFactory]] = Registry("policy")
-
 
 def confidence(step: Step) -> float:
-    """The draft's probability of its token: of the law it was drawn from, else the softmax of its unprocessed row.
+    """The draft's probability of its token: by the law it was drawn from, else by the softmax of its unprocessed row.
 
     1 for a drafter that gives neither (lookup), 0 where the row has no softmax. For a step of several nodes, the largest.
     """
@@ -60,7 +70,7 @@ def entropy(step: Step) -> float:
 def top_probabilities(step: Step, k: int) -> tuple[float, ...]:
     """The k largest probabilities of the draft's unprocessed row in descending order, the surest of several.
 
-    Zeros follow where the vocabulary is smaller. Raises ValueError where recorded signals hold fewer than k.
+    Padded with zeros if the vocabulary is smaller. Raises ValueError if recorded signals hold fewer than k.
     """
     if step.signals is None:
         row = _surest_row(step)
@@ -72,20 +82,20 @@ def top_probabilities(step: Step, k: int) -> tuple[float, ...]:
 
 
 def signals_of(step: Step, k: int = 10) -> Signals | None:
-    """All of the above at once, to be recorded; None for a step that has none (lookup)."""
+    """All of the above together, for traces; None for a step without a row (lookup)."""
     if step.signals is not None or not has_row(step):
         return step.signals
     return Signals(confidence(step), best(step), entropy(step), top_probabilities(step, k))
 
 
 def has_row(step: Step) -> bool:
-    """Whether the drafter computed a law for the step, which its confidence is of; lookup doesn't."""
+    """Whether the drafter computed a law for the step, so that it has a confidence; lookup doesn't."""
     return step.logits is not None or step.signals is not None or any(law is not None for law in step.laws)
 
 
 @final
 class Readings(Generic[T]):
-    """What a function reads of each step of the running draft, each step read once."""
+    """The values of a function for each step of the current draft, computed once per step."""
 
     def __init__(self, read: Callable[[Step], T]) -> None:
         self._read = read
@@ -101,7 +111,7 @@ class Readings(Generic[T]):
         return self._values
 
     def clear(self) -> None:
-        """Behind a round; a policy must not keep its rows."""
+        """After a round; a policy must not keep its rows."""
         self._steps.clear()
         self._values.clear()
 

@@ -1,4 +1,4 @@
-"""Any other policy, held between a least and a greatest number of steps."""
+"""Any other policy, within a minimum and a maximum number of steps."""
 
 from __future__ import annotations
 

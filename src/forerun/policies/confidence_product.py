@@ -1,9 +1,9 @@
 """Stop when the draft as a whole has become unlikely: when the product of its tokens' probabilities falls below a bound.
 
-A rejection makes all that follows it worthless, so what counts is whether *some* token so far is rejected. SpecDec++ trains
-a head for that probability; the draft's own probabilities are the same rule for free.
+A rejection makes everything after it worthless, so what counts is whether *any* token so far is rejected. SpecDec++ trains a
+head for that probability; this rule uses the draft's own probabilities instead.
 
-Source: Huang et al., SpecDec++, arXiv 2405.19715, its stop rule, with confidences in the place of the trained head.
+Source: Huang et al., SpecDec++, arXiv 2405.19715, its stop rule, with confidences instead of the trained head.
 """
 
 from __future__ import annotations

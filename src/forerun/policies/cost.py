@@ -11,14 +11,15 @@ With constant V, d and acceptance a, m = 1 decides, and it stops when P(some rej
 the theorem of SpecDec++ (arXiv 2405.19715), threshold (c2 + D) / (c1 + c2 + D), with c1 = d and c1 + c2 + D = a / lambda:
 what it leaves as an unknown constant D is here the price of time. Plain decoding's price and a = 1 give D = 0.
 
-S and a are learnt online (outlook.py), d and V measured or given (pace.py). lambda is the ratio that the rule's own newest
-rounds promised, E over T, never below plain decoding's: Dinkelbach's iteration, one round a time. Expected tokens take
-the place of those that came out, which are luck in part.
+S and a are learnt online (acceptance_forecast.py); d and V are measured or given (step_costs.py). lambda is the expected
+ratio E / T of the rule's own newest rounds, never below plain decoding's. This is Dinkelbach's iteration, one step per
+round. It uses expected tokens, since the emitted ones depend partly on chance.
 
-What is not tried is never learnt, so tokens that might pay are tried too. What trying is expected to lose is paid from an
-account that every emitted token adds a small share to: on the whole no more than that share is lost.
+The rule learns only from tokens that it drafts, so it also tries tokens that might pay. The expected loss is taken from a
+budget, to which every emitted token adds a small share. So in total no more than that share is lost.
 
-A drafter that has the prompt to read begins where that pays (reading.py), or where an account of the same kind has its loss.
+A drafter that has to read the prompt starts if this pays (prompt_reading.py), or if a budget of the same kind covers its
+loss.
 """
 
 from __future__ import annotations
@@ -31,11 +32,11 @@ from typing import final
 
 from ..core.policy import LengthPolicy
 from ..core.values import Round, Step
+from .acceptance_forecast import AcceptanceForecast, Beliefs, Reading, read
 from .base import POLICIES, PolicyFactory, Readings
-from .estimate import Odds
-from .outlook import Beliefs, Outlook, Reading, read
-from .pace import GivenPace, MeasuredPace, Pace
-from .reading import Lengths, best_rate, gained
+from .logistic_regression import Odds
+from .prompt_reading import AnswerLengths, best_rate, gained
+from .step_costs import GivenStepCosts, MeasuredStepCosts, StepCosts
 
 SHARE, MOST_SPARE = 0.004, 1.0  # tokens that may be lost by trying: of each emitted one, and at once
 LONG, SHORT = 0.995, 0.92  # kept of the newest rounds' tokens and time, a round: of all requests, of this one
@@ -45,11 +46,11 @@ WORTH = 20.0  # plain rounds that the price of all requests counts in a request'
 def worth(
     survives: float, ahead: Iterable[float], price: float, step: float, verify: Callable[[int], float], length: int
 ) -> float:
-    """The tokens that some number of further ones is expected to gain, less the price of their time: the most of any
-    number, or the first that is above 0, since only the sign decides then.
+    """The expected gain of drafting some number of further tokens, less the price of their time: the maximum over that
+    number, or the first value above 0, since then only the sign matters.
 
     survives: the probability that all `length` tokens so far are accepted; ahead: the further ones' acceptances, each given
-    those before it; price: tokens per time; verify: time by rows. Minus infinity where nothing is ahead.
+    those before it; price: tokens per time; verify: time by rows. Minus infinity if ahead is empty.
     """
     gain, base, most = 0.0, verify(length + 1), float("-inf")
     for more, acceptance in enumerate(ahead, 1):
@@ -76,25 +77,25 @@ class Rate:
 
 
 @final
-class Knowledge:
-    """What requests share: beliefs, costs, the price of time, and what may be spent on trying."""
+class SharedState:
+    """What requests share: regressions, costs, the price of time, and the budgets for trying."""
 
-    def __init__(self, pace: Pace) -> None:
+    def __init__(self, costs: StepCosts) -> None:
         self.lock = RLock()  # requests of several threads share it
-        self.pace = pace
+        self.costs = costs
         self.beliefs = Beliefs()
         self.rate = Rate(LONG)
         self.spare = 0.0
-        self.lengths = Lengths()
+        self.lengths = AnswerLengths()
         self.spare_for_reading = MOST_SPARE
 
 
 @final
 class CostAware(LengthPolicy):
-    def __init__(self, knowledge: Knowledge, optimism: float, max_steps: int, retry: int) -> None:
-        self._knowledge = knowledge
+    def __init__(self, shared: SharedState, optimism: float, max_steps: int, retry: int) -> None:
+        self._shared = shared
         self._optimism, self._max_steps, self._retry = optimism, max_steps, retry
-        self._outlook = Outlook(knowledge.beliefs)
+        self._forecast = AcceptanceForecast(shared.beliefs)
         self._rate = Rate(SHORT)
         self._idle: int | None = None  # rounds since the last draft, None before the first
         self._readings = Readings(read)
@@ -106,60 +107,60 @@ class CostAware(LengthPolicy):
 
     def begin(self, unread: int, room: int) -> None:
         self._unread, self._room = unread, room
-        with self._knowledge.lock:
-            self._expected = self._knowledge.lengths.expected(room)
+        with self._shared.lock:
+            self._expected = self._shared.lengths.expected(room)
 
     def should_stop(self, steps: Series[Step]) -> bool:
         if len(steps) >= self._max_steps:
             return True
         readings = self._readings.of(steps)
-        with self._knowledge.lock:
+        with self._shared.lock:
             return self._pays_no_more(readings)
 
     def _pays_no_more(self, readings: Series[Reading]) -> bool:
-        length, pace = len(readings), self._knowledge.pace
+        length, costs = len(readings), self._shared.costs
         if self._price is None:
-            self._price = self._ratio() / pace.verify(1)
-        following, later = self._outlook.ahead(readings)
+            self._price = self._ratio() / costs.verify(1)
+        following, later = self._forecast.ahead(readings)
         due = not readings and (self._idle or 0) >= self._retry
         if not readings and self._unread and not self._may_read(following, later, due):
             return True
         survives, price = self._survives(readings), self._price
-        step = self._step(readings[-1][0] if readings else self._knowledge.beliefs.with_row)
+        step = self._step(readings[-1][0] if readings else self._shared.beliefs.with_row)
 
         def promised(first: float, others: float) -> float:
             ahead = chain([first], repeat(others, self._max_steps - length - 1))
-            return worth(survives, ahead, price, step, pace.verify, length)
+            return worth(survives, ahead, price, step, costs.verify, length)
 
         loss = -promised(following.probability, later.probability)
         if loss < 0:
             return False
-        if not due and promised(following.hoped(self._optimism), later.hoped(self._optimism)) <= 0:
+        if not due and promised(following.optimistic(self._optimism), later.optimistic(self._optimism)) <= 0:
             return True
         self._owed[length] = min(loss, MOST_SPARE)
-        return self._debt(length + 1) > self._knowledge.spare
+        return self._debt(length + 1) > self._shared.spare
 
     def observe(self, steps: Series[Step], round: Round) -> None:
-        with self._knowledge.lock:
+        with self._shared.lock:
             self._learn(steps, round)
 
     def _learn(self, steps: Series[Step], round: Round) -> None:
-        know, accepted = self._knowledge, len(round.verdict.path)
+        know, accepted = self._shared, len(round.verdict.path)
         readings = list(self._readings.of(steps))
         self._survives(readings)
         with_row = bool(readings) and readings[-1][0]
         self._emitted += len(round.tokens)
         know.spare_for_reading += SHARE * len(round.tokens)
-        if self._unread and (with_row or round.draft.effort.forwards):
-            know.pace.learn_reading(self._unread, len(steps), round)
+        if self._unread and (with_row or round.draft.counts.forwards):
+            know.costs.learn_reading(self._unread, len(steps), round)
             know.spare_for_reading -= self._loss
             self._unread = 0
-        # the first draft behind a pause reads what it missed: not what a step costs
-        know.pace.learn(with_row, len(steps) if self._idle == 0 else 0, round)
-        rounds = (len(steps) * self._step(with_row) + know.pace.verify(len(steps) + 1)) / know.pace.verify(1)
+        # the first draft after a pause reads what it missed: not what a step costs
+        know.costs.learn(with_row, len(steps) if self._idle == 0 else 0, round)
+        rounds = (len(steps) * self._step(with_row) + know.costs.verify(len(steps) + 1)) / know.costs.verify(1)
         for rate in (self._rate, know.rate):
             rate.add(sum(self._survival), rounds)
-        self._outlook.learn(readings, accepted)
+        self._forecast.learn(readings, accepted)
         know.spare = min(know.spare - self._debt(len(steps)) + SHARE * (accepted + 1), MOST_SPARE)
         self._idle = 0 if steps else (self._idle or 0) + 1
         self._readings.clear()
@@ -168,46 +169,46 @@ class CostAware(LengthPolicy):
 
     def end(self) -> None:
         if self._emitted:
-            with self._knowledge.lock:
-                self._knowledge.lengths.add(self._emitted)
+            with self._shared.lock:
+                self._shared.lengths.add(self._emitted)
 
     def _may_read(self, following: Odds, later: Odds, due: bool) -> bool:
-        """Whether the drafter may read the prompt, as far as that must pay: what it may lose is noted."""
-        know, pace = self._knowledge, self._knowledge.pace
+        """Whether the drafter may read the prompt: it pays, or the budget covers the expected loss, which is noted."""
+        know, costs = self._shared, self._shared.costs
         rest = min(self._expected, self._room - self._emitted)
         with_row = know.beliefs.with_row
-        reading = with_row * pace.read(self._unread) / pace.verify(1)
+        reading = with_row * costs.read(self._unread) / costs.verify(1)
 
         def lost(first: float, others: float) -> float:
-            rate = best_rate(first, others, self._step(with_row), pace.verify, self._max_steps)
+            rate = best_rate(first, others, self._step(with_row), costs.verify, self._max_steps)
             return reading - gained(rest, rate)
 
         self._loss = max(lost(following.probability, later.probability), 0.0)
         if not self._loss:
             return True
-        hopeful = due or lost(following.hoped(self._optimism), later.hoped(self._optimism)) < 0
+        hopeful = due or lost(following.optimistic(self._optimism), later.optimistic(self._optimism)) < 0
         return hopeful and self._loss <= know.spare_for_reading
 
     def _survives(self, readings: Series[Reading]) -> float:
-        """The probability that all of these are accepted; weights don't move while a draft grows."""
+        """The probability that all of these are accepted; the regressions don't change during a draft."""
         known = self._survival
         del known[len(readings) + 1 :]
         for reading in readings[len(known) - 1 :]:
-            known.append(known[-1] * self._outlook.acceptance(reading))
+            known.append(known[-1] * self._forecast.acceptance(reading))
         return known[-1]
 
     def _debt(self, drafted: int) -> float:
-        """What the tokens tried among so many first ones are expected to lose."""
+        """The expected loss of the tokens that were tried among the first `drafted` ones."""
         return sum(loss for place, loss in self._owed.items() if place < drafted)
 
     def _step(self, with_row: float) -> float:
         """The time of a draft step that has a row with this probability."""
-        pace = self._knowledge.pace
-        return with_row * pace.step(True) + (1 - with_row) * pace.step(False)
+        costs = self._shared.costs
+        return with_row * costs.step(True) + (1 - with_row) * costs.step(False)
 
     def _ratio(self) -> float:
-        """Tokens per plain round that the newest rounds promised, this request's and all requests'."""
-        of_all = self._knowledge.rate
+        """Expected tokens per plain round in the newest rounds, of this request and of all."""
+        of_all = self._shared.rate
         general = of_all.tokens / of_all.time if of_all.time else 1.0
         return max((self._rate.tokens + WORTH * general) / (self._rate.time + WORTH), 1.0)
 
@@ -225,9 +226,9 @@ def build(
     """Draft while the tokens that one more step is expected to gain are worth the time that it takes.
 
     Costs are measured while decoding, unless given: draft_ratio is a draft step's, row_ratio that of each further row of a
-    verification, both in plain forwards. optimism: a token is tried, while that can be afforded, where it would pay if its
-    log-odds lay so many deviations higher. retry: so is one after so many rounds without a draft. carry keeps what was
-    learnt from one request to the next.
+    verification, both in plain forwards. optimism: a token is tried, within a budget, if it would pay with log-odds this
+    many standard deviations higher. retry: also after this many rounds without a draft. carry keeps what was learnt from one
+    request to the next.
     """
     if max_steps < 1 or retry < 1:
         raise ValueError(f"max_steps and retry must be at least 1, got {max_steps} and {retry}")
@@ -240,17 +241,17 @@ def build(
     if row_ratio is not None and draft_ratio is None:
         raise ValueError(f"row_ratio {row_ratio} needs draft_ratio too: all costs are given or all are measured")
 
-    def pace() -> Pace:
+    def costs() -> StepCosts:
         if draft_ratio is None:
-            return MeasuredPace()
-        return GivenPace(draft_ratio, lambda rows: 1 + (row_ratio or 0.0) * (rows - 1))
+            return MeasuredStepCosts()
+        return GivenStepCosts(draft_ratio, lambda rows: 1 + (row_ratio or 0.0) * (rows - 1))
 
-    return with_pace(pace, max_steps=max_steps, optimism=optimism, retry=retry, carry=carry)
+    return with_costs(costs, max_steps=max_steps, optimism=optimism, retry=retry, carry=carry)
 
 
-def with_pace(
-    pace: Callable[[], Pace], *, max_steps: int = 20, optimism: float = 1.0, retry: int = 8, carry: bool = True
+def with_costs(
+    costs: Callable[[], StepCosts], *, max_steps: int = 20, optimism: float = 1.0, retry: int = 8, carry: bool = True
 ) -> PolicyFactory:
-    """The policy on costs that a caller knows, such as pace.given of a measured curve."""
-    shared = Knowledge(pace())
-    return lambda: CostAware(shared if carry else Knowledge(pace()), optimism, max_steps, retry)
+    """The policy on costs that a caller knows, such as given_costs of a measured curve."""
+    shared = SharedState(costs())
+    return lambda: CostAware(shared if carry else SharedState(costs()), optimism, max_steps, retry)

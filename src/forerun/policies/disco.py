@@ -1,8 +1,8 @@
-"""A trained classifier reads the draft's law and says whether to draft on.
+"""A trained classifier of the draft's law decides whether to continue drafting.
 
 After each draft step it reads the law's largest probabilities, its entropy and the step's place in the draft, and predicts
-whether the target accepts. Drafting goes on while it says at least tau. All of this is of the law and nothing of the
-token that was drawn from it, so the output stays exact.
+whether the target accepts. Drafting continues while its output is at least tau. It reads the law alone, not the token
+that was drawn from it, so the output stays exact.
 
 Source: Mamou et al., DISCO, arXiv 2405.04304.
 """
@@ -15,7 +15,7 @@ from typing import final
 
 from ..core.policy import LengthPolicy
 from ..core.values import Step
-from ..models.files.classifier_heads import LOOKAHEAD, LookaheadClassifier, read_head
+from ..models.files.classifier_heads import LOOKAHEAD, LookaheadClassifier, read_classifier_head
 from .base import POLICIES, PolicyFactory, entropy, has_row, top_probabilities
 
 
@@ -35,11 +35,11 @@ class Disco(LengthPolicy):
 
 @POLICIES("disco", source="Mamou et al., arXiv 2405.04304")
 def build(*, classifier: str, tau: float | None = None, max_steps: int = 20) -> PolicyFactory:
-    """Draft on while a classifier of `forerun train disco` says at least tau (its training's choice)."""
+    """Draft while a classifier of `forerun train disco` predicts at least tau (chosen in training)."""
     if tau is not None and not 0 <= tau <= 1:
         raise ValueError(f"tau must be in [0, 1], got {tau}")
     if max_steps < 1:
         raise ValueError(f"max_steps must be at least 1, got {max_steps}")
-    trained = LookaheadClassifier(read_head(LOOKAHEAD, Path(classifier)))
+    trained = LookaheadClassifier(read_classifier_head(LOOKAHEAD, Path(classifier)))
     bound = trained.threshold if tau is None else tau
     return lambda: Disco(trained, bound, max_steps)

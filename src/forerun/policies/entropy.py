@@ -1,8 +1,8 @@
-"""Stop where the draft's law is so spread out that its token may well be rejected.
+"""Stop where the entropy of the draft's law is so high that its token is likely to be rejected.
 
-1 - sqrt(gamma H), with H the entropy of the draft's row in nats, is a lower estimate of the acceptance: Pinsker's inequality
-bounds the distance of two laws by a root of their divergence, and gamma H stands in for the divergence, which isn't known.
-The rule reads the row alone and not the token drawn from it.
+1 - sqrt(gamma H), with H the entropy of the draft's row in nats, is an estimate of the acceptance from below: Pinsker's
+inequality bounds the distance of two laws by the root of their divergence, and gamma H replaces the unknown divergence. The
+rule reads the row alone, not the token drawn from it.
 
 Source: Agrawal et al., AdaEDL, arXiv 2410.18351, its static form.
 """
@@ -33,7 +33,7 @@ class EntropyBound(LengthPolicy):
 
 @POLICIES("entropy", source="Agrawal et al., AdaEDL, arXiv 2410.18351")
 def build(*, acceptance: float = 0.4, gamma: float = 0.2, max_steps: int = 20) -> PolicyFactory:
-    """Draft until the acceptance that the row's entropy lets expect, 1 - sqrt(gamma H), falls below a bound."""
+    """Draft until the acceptance estimated from the row's entropy, 1 - sqrt(gamma H), falls below a bound."""
     if not 0 <= acceptance <= 1:
         raise ValueError(f"acceptance must be in [0, 1], got {acceptance}")
     if not 0 <= gamma < float("inf"):

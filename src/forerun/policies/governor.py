@@ -1,14 +1,14 @@
-"""Speculation is switched off where it makes decoding slower, and on again when a probe shows that it pays.
+"""Switches speculation off where it makes decoding slower, and on again when a probe shows that it pays.
 
-An account is kept in plain rounds. A round with a draft puts in the tokens that it emitted and takes out its time over that
-of a plain round, so a draft that doesn't pay draws the account down, and a good one fills it up to a limit. Every token adds
-the small share that may be lost. When nothing is left, the policy asks for no draft, which makes the loop decode plainly.
-After some rounds, twice as many after each failure, and once the account holds what a probe is expected to lose, a few
-rounds are drafted again; if those gained, speculation goes on. So whatever the drafter does, the time lost against
-plain decoding is at most the share, and a few rounds.
+An account is kept in plain rounds. A round with a draft adds the tokens that it emitted, and subtracts its time in plain
+rounds. So drafts that don't pay lower the account, and good ones raise it up to a limit. Every token also adds the small
+share of time that may be lost. When the account is empty, the policy asks for no drafts, so the loop decodes plainly. After
+some rounds (twice as many after each failure), and once the account covers the expected loss of a probe, a few rounds are
+drafted again. If they gain, speculation continues. So whatever the drafter does, the time lost against plain decoding is at
+most that share, and a few rounds.
 
-A plain round's time is measured: at the start, while off, and now and then while on. The account is shared by the requests
-of an engine, since a bad drafter is bad for the next request too.
+The time of a plain round is measured at the start, while off, and occasionally while on. The account is shared by the
+requests of an engine, since a bad drafter is bad for the next request too.
 """
 
 from __future__ import annotations
@@ -32,8 +32,8 @@ FADE = 0.8
 
 
 @final
-class Account:
-    """Gains and losses against plain decoding, and what follows from them."""
+class LossAccount:
+    """Gains and losses against plain decoding, and whether to draft."""
 
     def __init__(self, credit: float, loss: float) -> None:
         self.lock = RLock()  # requests of several threads share it
@@ -90,7 +90,7 @@ class Account:
 
 @final
 class Governor(Wrapping):
-    def __init__(self, inner: LengthPolicy, account: Account) -> None:
+    def __init__(self, inner: LengthPolicy, account: LossAccount) -> None:
         super().__init__(inner)
         self._account = account
 
@@ -113,13 +113,13 @@ def build(
 ) -> PolicyFactory:
     """Another policy (inner, with its own options), switched off while plain decoding is faster.
 
-    credit: how many plain rounds' time may be lost before anything was gained. loss: the share of the time that probing may
-    cost. carry shares the account between requests.
+    credit: the time, in plain rounds, that may be lost before anything is gained. loss: the share of the time that probing
+    may cost. carry shares the account between requests.
     """
     if not 0 < credit < float("inf"):
         raise ValueError(f"credit must be above 0 and finite, got {credit}")
     if not 0 < loss < 1:
         raise ValueError(f"loss must be in (0, 1), got {loss}")
     make = inner_policy("governor", inner, options)
-    shared = Account(credit, loss)
-    return lambda: Governor(make(), shared if carry else Account(credit, loss))
+    shared = LossAccount(credit, loss)
+    return lambda: Governor(make(), shared if carry else LossAccount(credit, loss))

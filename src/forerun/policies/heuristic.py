@@ -27,7 +27,7 @@ class Heuristic(LengthPolicy):
 
 @POLICIES("heuristic", source="transformers, num_assistant_tokens_schedule='heuristic'")
 def build(*, k: int = 3, max_steps: int = 8) -> PolicyFactory:
-    """Begin with k steps; +2 after a fully accepted round, -1 after any other."""
+    """Start with k steps; +2 after a fully accepted draft, -1 after any other."""
     if not 1 <= k <= max_steps:
         raise ValueError(f"k must be in 1..max_steps, got k {k} and max_steps {max_steps}")
     return lambda: Heuristic(k, max_steps)

@@ -1,7 +1,7 @@
-"""Stop behind an unlikely token, with the threshold that would have told accepted from rejected tokens best so far.
+"""Stop after an unlikely token, with the threshold that would have separated accepted from rejected tokens best so far.
 
 Every verified token gives a pair: its probability, and whether it was accepted. Of all thresholds, the one with the least
-FPR + 3 FNR is taken after each round: stopping before a good token counts three times as much as going on behind a bad one.
+FPR + 3 FNR is taken after each round: stopping before a good token counts three times as much as going on after a bad one.
 
 Source: transformers' assisted generation, assistant_confidence_threshold (its pull request 34156).
 """

@@ -1,6 +1,6 @@
-"""Stop behind the first token that the draft itself thinks unlikely; the token is kept and verified.
+"""Stop after the first token that the draft itself finds unlikely; the token is kept and verified.
 
-Keeping it is what makes the rule exact: dropping a drawn token for its own low probability biases the output.
+The rule is exact because it keeps that token: dropping a drawn token for its own low probability would bias the output.
 
 Source: Zhang et al., Draft & Verify, arXiv 2309.08168 (its static form); transformers' assistant_confidence_threshold.
 """

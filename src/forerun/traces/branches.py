@@ -1,7 +1,7 @@
-"""What a trace holds of a branched draft: its levels, what drafting each took, and which nodes the answer went on with.
+"""A branched draft in a trace: its levels, the work for each, and the nodes that agree with the answer.
 
-A branched draft follows from the text alone: a policy that stops it earlier gets the same levels up to there. So one draft
-from everywhere lets every depth be replayed.
+A branched draft depends on the text alone: a policy that stops it earlier gets the same levels up to that point. So one
+draft at each position is enough to replay every depth.
 """
 
 from __future__ import annotations
@@ -18,8 +18,8 @@ from .signals import numbers_of, signals_from
 class Level:
     """A step of a branched draft; parents are numbers of the whole draft's nodes.
 
-    forwards: how many rows each of the drafter's forwards had that it took, none where all was known. merged and saved as
-    core.Effort has them.
+    forwards: the rows of each of the drafter's forwards for it, none if all were known. merged and saved as
+    core.DraftCounts has them.
     """
 
     tokens: tuple[int, ...]
@@ -32,9 +32,9 @@ class Level:
 
 @dataclass(frozen=True, slots=True)
 class Branches:
-    """A branched draft. path: the nodes that the answer went on with, one a level from the first level on.
+    """A branched draft. path: the nodes that agree with the answer, one per level from the first on.
 
-    left: the rows of the forwards behind the last level, which came to no node.
+    left: the rows of the forwards after the last level, which led to no node.
     """
 
     levels: tuple[Level, ...]
@@ -43,7 +43,7 @@ class Branches:
 
 
 def branches_of(levels: Sequence[Level], left: Sequence[int], follow: Sequence[int]) -> Branches:
-    """A draft behind which the answer goes on with `follow`."""
+    """A draft at a position where the answer continues with `follow`."""
     parents = [parent for level in levels for parent in level.parents]
     children = {
         (parent, token): node
@@ -61,7 +61,7 @@ def branches_of(levels: Sequence[Level], left: Sequence[int], follow: Sequence[i
 
 
 def as_dict(branches: Branches) -> dict[str, Any]:
-    """A branched draft as it stands in the file."""
+    """A branched draft as in the file."""
     return {
         "levels": [
             {
@@ -79,7 +79,7 @@ def as_dict(branches: Branches) -> dict[str, Any]:
 
 
 def from_dict(data: Mapping[str, Any], follow: Sequence[int]) -> Branches:
-    """The draft that as_dict gave; the answer goes on with `follow`."""
+    """The inverse of as_dict; the answer continues with `follow`."""
     levels = [
         Level(
             tuple(one["tokens"]),

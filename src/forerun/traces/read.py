@@ -1,7 +1,7 @@
-"""Traces: what a drafter would have drafted behind every token of the target's own greedy answers.
+"""Reads traces: what a drafter would have drafted after every token of the target's own greedy answers.
 
-A policy moves the borders of the rounds, so only drafts from everywhere let any rule be replayed (tune.simulate) or learnt
-without a model. The file is JSON lines: a header, then an answer a line; `forerun trace` writes it.
+A policy changes where rounds begin, so a draft at every position is needed to replay or train any rule without a model
+(tune.replay.simulate). The file is JSON lines, a header and then one answer per line; `forerun trace` writes it.
 """
 
 from __future__ import annotations
@@ -27,11 +27,11 @@ MARK = "forerun_trace"
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Position:
-    """The draft behind one known token. agreed: how many of its leading tokens the answer went on with.
+    """The draft after one known token. agreed: how many of its leading tokens agree with the answer.
 
     signals[i] are of drafted[i], None where the drafter computed no law (lookup). hidden [n, D], where it was kept, are the
     rows that produced the tokens. A draft that is shorter than the trace's depth ended by itself or by the answer's room.
-    branches, where the drafter branches another one, are its draft, and `drafted` is the other one's chain.
+    branches: the draft of a drafter that branches another one; `drafted` is then the other one's chain.
     """
 
     drafted: tuple[int, ...]
@@ -43,9 +43,9 @@ class Position:
 
 @dataclass(frozen=True, slots=True, eq=False)
 class TracedAnswer:
-    """A prompt, the target's answer, and positions[i] behind its token i, for all tokens but the last.
+    """A prompt, the target's answer, and positions[i] after its token i, for all tokens but the last.
 
-    room: how many tokens the answer might have had.
+    room: the most tokens that the answer could have had.
     """
 
     name: str
@@ -58,11 +58,11 @@ class TracedAnswer:
 
 @dataclass(frozen=True, slots=True)
 class TraceHeader:
-    """What a trace was made of: model and drafter, and who they are, how deep each draft is.
+    """How a trace was made: the model, the drafter, their identities, and the depth of drafts.
 
-    top: how many of the largest probabilities the signals hold. asked: how many answers it shall hold. costs, where they
+    top: how many of the largest probabilities the signals hold. asked: how many answers were asked for. costs, if they
     were measured: of verifying by rows, of drafting by steps, of a drafter's first reading of a prompt by its tokens
-    (tune.round_costs). about: machine, versions, prompts.
+    (tune.replay.round_costs). about: machine, versions, prompts.
     """
 
     model: str
@@ -97,7 +97,7 @@ class TraceHeader:
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Trace:
-    """A header and the answers that there are."""
+    """A header and the answers so far."""
 
     path: Path
     header: TraceHeader
@@ -105,7 +105,7 @@ class Trace:
 
     @property
     def branched(self) -> bool:
-        """Whether it holds trees beside the chains."""
+        """Whether it holds trees besides chains."""
         return any(one.branches is not None for answer in self.answers for one in answer.positions)
 
     def check(self, pair: Pair) -> None:
@@ -149,18 +149,18 @@ def _values(path: Path) -> Iterator[tuple[Line, dict[str, Any]]]:
                 raise
             raise ValueError(
                 f"{path} is cut off in the middle of line {line.number}; run the same forerun trace command again, it goes "
-                "on behind the last whole line"
+                "on after the last whole line"
             ) from error
         yield line, value
 
 
 def hidden_folder(path: Path) -> Path:
-    """Where the hidden states of a trace's answers lie, a safetensors file each."""
+    """The folder of the hidden states, one safetensors file per answer."""
     return path.with_name(f"{path.name}.hidden")
 
 
 def answer_as_dict(answer: TracedAnswer) -> dict[str, Any]:
-    """An answer as it stands in the file."""
+    """An answer as in the file."""
     return {
         "name": answer.name,
         "category": answer.category,
@@ -179,7 +179,7 @@ def answer_as_dict(answer: TracedAnswer) -> dict[str, Any]:
 
 
 def answer_of(data: Mapping[str, Any], hidden: Path | None) -> TracedAnswer:
-    """The answer that answer_as_dict gave; hidden: the folder of its hidden states."""
+    """The inverse of answer_as_dict; hidden: the folder of its hidden states."""
     tokens = tuple(data["tokens"])
     rows = [None] * len(tokens) if hidden is None else _hidden_rows(hidden / f"{data['name']}.safetensors", data)
     positions = tuple(
@@ -204,7 +204,7 @@ def position_of(
     hidden: Tensor | None = None,
     branches: Branches | None = None,
 ) -> Position:
-    """A position whose answer goes on with `follow`."""
+    """A position whose answer continues with `follow`."""
     if len(signals) != len(drafted):
         raise ValueError(f"each drafted token needs its signals, got {len(drafted)} tokens and {len(signals)} signals")
     agreed = 0

@@ -1,7 +1,7 @@
-"""Makes a trace: the target answers plainly, and at every token the drafter drafts, for the record alone.
+"""Records a trace: the target answers plainly, and at every token the drafter's draft is recorded and discarded.
 
-The loop is the ordinary one: the recorder is a drafter that lets another one draft and hands on nothing. So the inner
-drafter sees the same text, the same states and the same scratch rows as at the beginning of a real round.
+It uses the ordinary loop: the recorder is a drafter that runs another drafter and returns no draft. So the inner drafter
+sees the same text, states and scratch rows as at the beginning of a real round.
 """
 
 from __future__ import annotations
@@ -31,8 +31,8 @@ from .read import Position, TracedAnswer, TraceHeader, answer_as_dict, hidden_fo
 
 
 @dataclass(frozen=True, slots=True)
-class Asked:
-    """A prompt to be answered; equal prompts have one name."""
+class TracedPrompt:
+    """A prompt to answer; equal prompts have the same name."""
 
     name: str
     category: str
@@ -41,7 +41,7 @@ class Asked:
 
 @dataclass(slots=True)
 class _Noted:
-    """The drafts behind one text's tokens so far, by the number of new tokens known."""
+    """The drafts after one text's tokens so far, by the number of new tokens known."""
 
     drafted: dict[int, tuple[int, ...]] = field(default_factory=dict)
     signals: dict[int, tuple[Signals | None, ...]] = field(default_factory=dict)
@@ -51,9 +51,9 @@ class _Noted:
 
 @final
 class Recorder(Drafter):
-    """Lets the inner drafter draft up to depth steps, notes them, and drafts nothing itself.
+    """Records up to depth steps of the inner drafter, and drafts nothing itself.
 
-    Of one that branches another, it notes both drafts, the other's chain as a chain.
+    If the inner drafter branches another one, both drafts are recorded, the other's as a chain.
     """
 
     def __init__(
@@ -89,7 +89,7 @@ class Recorder(Drafter):
             yield step
 
     async def _branches(self, drafter: Drafter, context: Context, most: int) -> tuple[list[Level], Sequence[int]]:
-        """The levels, and the rows of the forwards behind them."""
+        """The levels, and the rows of the forwards that made them."""
         levels: list[Level] = []
         seen = 0
         async with aclosing(drafter.draft(context)) as source:
@@ -101,7 +101,7 @@ class Recorder(Drafter):
                     return levels, forwards
                 signals = signals_of(step, self._header.top)
                 levels.append(
-                    Level(step.tokens, step.parents, signals, forwards, step.effort.merged, step.effort.saved)
+                    Level(step.tokens, step.parents, signals, forwards, step.counts.merged, step.counts.saved)
                 )
                 if all(token in context.eos for token in step.tokens):
                     break
@@ -126,8 +126,8 @@ def _hidden_of(step: Step) -> Tensor:
 
 def read_prompts(
     engine: Engine, file: Path, *, per_category: int | None, skip: int, max_prompt: int, raw: bool
-) -> list[Asked]:
-    """Of each category of a suite, per_category prompts of at most max_prompt tokens behind the first `skip` of them."""
+) -> list[TracedPrompt]:
+    """Of each category of a suite, per_category prompts of at most max_prompt tokens after the first `skip` of them."""
     chat = not raw and has_chat_template(engine.tokenizer)
     by_category: dict[str, dict[tuple[int, ...], None]] = {}
     for item in read_suite(file):
@@ -136,10 +136,12 @@ def read_prompts(
             by_category.setdefault(item.category, {}).setdefault(ids)
     last = None if per_category is None else skip + per_category
     asked = [
-        Asked(_name(ids), category, ids) for category, items in by_category.items() for ids in list(items)[skip:last]
+        TracedPrompt(_name(ids), category, ids)
+        for category, items in by_category.items()
+        for ids in list(items)[skip:last]
     ]
     if not asked:
-        raise ValueError(f"{file} holds no prompt of at most {max_prompt} tokens behind the first {skip} of a category")
+        raise ValueError(f"{file} holds no prompt of at most {max_prompt} tokens after the first {skip} of a category")
     return asked
 
 
@@ -148,7 +150,7 @@ def _name(ids: tuple[int, ...]) -> str:
 
 
 def trace(
-    engine: Engine, header: TraceHeader, path: Path, asked: Sequence[Asked], max_batch: int = 8
+    engine: Engine, header: TraceHeader, path: Path, asked: Sequence[TracedPrompt], max_batch: int = 8
 ) -> Iterator[tuple[int, int]]:
     """Add the answers that the file lacks, with the engine's drafter.
 
@@ -178,7 +180,9 @@ def trace(
             yield done, len(asked)
 
 
-def _answer(asked: Asked, tokens: tuple[int, ...], noted: _Noted, engine: Engine, header: TraceHeader) -> TracedAnswer:
+def _answer(
+    asked: TracedPrompt, tokens: tuple[int, ...], noted: _Noted, engine: Engine, header: TraceHeader
+) -> TracedAnswer:
     positions = tuple(_position(noted, known, tokens) for known in range(1, len(tokens)))
     limit = engine.runner.max_length
     room = header.max_new_tokens if limit is None else min(header.max_new_tokens, limit - len(asked.ids))
@@ -186,7 +190,7 @@ def _answer(asked: Asked, tokens: tuple[int, ...], noted: _Noted, engine: Engine
 
 
 def _position(noted: _Noted, known: int, tokens: tuple[int, ...]) -> Position:
-    """What was drafted when so many tokens of the answer were known; nothing where the room held no draft."""
+    """The draft when this many tokens of the answer were known; empty if there was no room for one."""
     hidden = noted.hidden.get(known)
     rows = torch.cat(hidden) if hidden else None
     follow, branched = tokens[known:], noted.branches.get(known)

@@ -1,9 +1,9 @@
-"""Trees and graphs in a tuning run: as drafters on what they branch, and as drafts that a reading stands for.
+"""Trees and graphs in a tuning run: as drafters, and as drafts that are estimated from one reading of an answer.
 
-Behind an answer's own tokens the reading says what the drafter ranks there, so the path that the target follows is known
-as well as a chain's. What it would have said behind other tokens is not: there the ranking behind the answer's token of
-the same depth stands in, for how many nodes a draft has, which is what they cost. Merging is left out, so a graph costs a
-little less than is told.
+The reading gives the drafter's ranking after each of the answer's own tokens, so the path that the target follows is known,
+as for a chain. The rankings after other tokens aren't known. To count the nodes of a draft, and so its cost, the ranking
+after the answer's token of the same depth is used instead. Merging is ignored, so a graph costs a little less than
+estimated.
 """
 
 from __future__ import annotations
@@ -17,20 +17,20 @@ from ..core.values import ROOT, Signals
 from ..drafters.base import DrafterFactory
 from ..drafters.graph import GraphDraft, Limits
 from ..drafters.tree import Shape, Tree
-from ..drafters.tree_growth import Chosen, Ranking, affordable, best_first
+from ..drafters.tree_growth import RankedSiblings, Ranking, affordable, best_first
 from ..drafters.tree_prices import Pricing
 from ..models.packed.sequence import Sequence as Target
 from ..traces.branches import Branches, Level, branches_of
-from .candidates import GRAPH, Way
+from .candidates import GRAPH, DrafterConfig
 
 
-def drafter_of(way: Way, make: DrafterFactory) -> DrafterFactory:
-    """The tree or graph of a way, on the drafter that make gives: what the registered one is with the way's options."""
-    options = way.options
+def drafter_of(config: DrafterConfig, make: DrafterFactory) -> DrafterFactory:
+    """The tree or graph of a config on the drafter that make gives, as the registered one with these options."""
+    options = config.options
 
     def branched(target: Target) -> Drafter:
-        prices = prices_of(way, target.runner.cost)
-        if way.method == GRAPH:
+        prices = prices_of(config, target.runner.cost)
+        if config.method == GRAPH:
             limits = Limits(options["n"], options["m"], options["sibling"], options["leaf"], prices)
             return GraphDraft(make(target), limits)
         return Tree(make(target), Shape(options["n"], prices, drawn=True))
@@ -38,20 +38,22 @@ def drafter_of(way: Way, make: DrafterFactory) -> DrafterFactory:
     return branched
 
 
-def prices_of(way: Way, measured: Cost | None) -> tuple[float, ...]:
+def prices_of(config: DrafterConfig, measured: Cost | None) -> tuple[float, ...]:
     """The price of each node; measured: the runner's cost, where one is kept."""
-    budget = int(way.options["budget"])
-    return Pricing(budget, way.options["min_confidence"], budget).prices(measured)
+    budget = int(config.options["budget"])
+    return Pricing(budget, config.options["min_confidence"], budget).prices(measured)
 
 
-def grown(rankings: Sequence[Ranking], follow: Sequence[int], way: Way, prices: Sequence[float]) -> Branches:
-    """The draft where an answer goes on with `follow`; rankings[i] is what is ranked behind i tokens of that."""
+def grown(
+    rankings: Sequence[Ranking], follow: Sequence[int], config: DrafterConfig, prices: Sequence[float]
+) -> Branches:
+    """The draft where an answer goes on with `follow`; rankings[i] is what is ranked after i tokens of that."""
     levels: list[Level] = []
     level = [(ROOT, 1.0)]
     nodes = 0
-    for ranking in (_offered(one, way.options) for one in rankings):
+    for ranking in (_offered(one, config.options) for one in rankings):
         rows = (len(level),)
-        taken = best_first([Chosen(ranking, confidence) for _, confidence in level], nodes, prices)
+        taken = best_first([RankedSiblings(ranking, confidence) for _, confidence in level], nodes, prices)
         if not taken:
             return branches_of(levels, rows, follow)
         sure = max(child.confidence for _, child in taken)
@@ -64,7 +66,7 @@ def grown(rankings: Sequence[Ranking], follow: Sequence[int], way: Way, prices: 
             )
         )
         nodes += len(taken)
-        least, known = way.options.get("leaf", 0.0), dict(ranking)
+        least, known = config.options.get("leaf", 0.0), dict(ranking)
         level = [
             (nodes - len(taken) + i, child.confidence)
             for i, (_, child) in enumerate(taken)

@@ -1,7 +1,7 @@
-"""What is tried: ways to draft, and the length rules beside them. Off is one of them.
+"""The candidates of a tuning run: drafters with their options, combined with length policies, and off.
 
-A tie goes to the simpler candidate, so each has a rank: less to load, to train and to explain comes first, and plain
-decoding before all.
+A tie goes to the simpler candidate, so each has a rank. Candidates with less to load, to train and to explain come first,
+and plain decoding before all others.
 """
 
 from __future__ import annotations
@@ -9,11 +9,13 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from itertools import chain, zip_longest
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
-from ..engine.system.value import System, Target
 from ..errors import UnsupportedOption
 from ..models.packed.plan import LayerPlan
+
+if TYPE_CHECKING:
+    from ..engine.system.value import System, Target
 
 LOOKUP, EXIT, SKIP, CARVED, ADAPTER, DRAFT_MODEL, HYBRID, TREE, GRAPH = METHODS = (
     "lookup",
@@ -39,14 +41,14 @@ MIN_CONFIDENCE, RECURRING, LEAST_OF_A_GRAPH = 0.05, 1, 0.3  # what a tree and a 
 
 
 @dataclass(frozen=True, slots=True)
-class Way:
+class DrafterConfig:
     """A drafter with its options. parts: lookup and the other drafter of a hybrid; what a tree or a graph branches."""
 
     name: str
     method: str
     drafter: str
     options: Mapping[str, Any] = field(default_factory=dict)
-    parts: tuple[Way, ...] = ()
+    parts: tuple[DrafterConfig, ...] = ()
 
     @property
     def rank(self) -> int:
@@ -55,33 +57,37 @@ class Way:
 
 @dataclass(frozen=True, slots=True)
 class Candidate:
-    """A way to draft, and a length rule."""
+    """A drafter and a length policy, with their options."""
 
-    way: Way
+    config: DrafterConfig
     policy: str
     policy_options: Mapping[str, Any] = field(default_factory=dict)
 
     @property
     def name(self) -> str:
-        if self.way == OFF_WAY:
-            return self.way.name
-        return f"{self.way.name}, {' '.join([self.policy, *(f'{k}={v}' for k, v in self.policy_options.items())])}"
+        if self.config == OFF_CONFIG:
+            return self.config.name
+        return f"{self.config.name}, {' '.join([self.policy, *(f'{k}={v}' for k, v in self.policy_options.items())])}"
 
     @property
     def rank(self) -> tuple[int, int]:
-        return self.way.rank, POLICY_RANKS[self.policy]
+        return self.config.rank, POLICY_RANKS[self.policy]
 
     def parts(self) -> dict[str, Any]:
         """The drafter and the policy as they stand in a system's file."""
-        return System(self.name, self.way.drafter, self.way.options, self.policy, self.policy_options).method()
+        from ..engine.system.value import System
+
+        return System(self.name, self.config.drafter, self.config.options, self.policy, self.policy_options).method()
 
     def system(
         self, target: Target, tuned_on: Mapping[str, Any] | None = None, measured: Mapping[str, Any] | None = None
     ) -> System:
+        from ..engine.system.value import System
+
         return System(
             self.name,
-            self.way.drafter,
-            self.way.options,
+            self.config.drafter,
+            self.config.options,
             self.policy,
             self.policy_options,
             target,
@@ -90,8 +96,8 @@ class Candidate:
         )
 
 
-OFF_WAY = Way("off", "off", "none")
-OFF = Candidate(OFF_WAY, "fixed")
+OFF_CONFIG = DrafterConfig("off", "off", "none")
+OFF = Candidate(OFF_CONFIG, "fixed")
 
 
 @dataclass(frozen=True, slots=True)
@@ -111,54 +117,58 @@ class Chosen:
             raise UnsupportedOption(f"name at least one method to tune; known: {', '.join(METHODS)}")
 
 
-def first_ways(chosen: Chosen, num_layers: int, vocabulary: int, own_weights: str) -> list[Way]:
-    """All ways but skip sets, hybrids, trees and graphs, which follow from measurements. The methods take turns."""
+def first_configs(chosen: Chosen, num_layers: int, vocabulary: int, own_weights: str) -> list[DrafterConfig]:
+    """All drafters but skip sets, hybrids, trees and graphs, which depend on measurements. The methods alternate."""
     offered = {
-        LOOKUP: lookup_ways(),
-        EXIT: exit_ways(num_layers),
-        CARVED: carved_ways(vocabulary, own_weights, chosen.vocabulary_text),
+        LOOKUP: lookup_configs(),
+        EXIT: exit_configs(num_layers),
+        CARVED: carved_configs(vocabulary, own_weights, chosen.vocabulary_text),
         ADAPTER: [
-            Way(f"adapter {path}{told}", ADAPTER, "exit_adapter", {"adapter": path, **options})
+            DrafterConfig(f"adapter {path}{told}", ADAPTER, "exit_adapter", {"adapter": path, **options})
             for path in chosen.adapters
             for told, options in _heads(vocabulary)
         ],
         DRAFT_MODEL: [
-            Way(f"draft model {model}", DRAFT_MODEL, "draft_model", {"model": model}) for model in chosen.draft_models
+            DrafterConfig(f"draft model {model}", DRAFT_MODEL, "draft_model", {"model": model})
+            for model in chosen.draft_models
         ],
     }
-    in_turn = zip_longest(*(ways for method, ways in offered.items() if method in chosen.methods))
-    return [way for way in chain.from_iterable(in_turn) if way is not None]
+    in_turn = zip_longest(*(configs for method, configs in offered.items() if method in chosen.methods))
+    return [config for config in chain.from_iterable(in_turn) if config is not None]
 
 
-def lookup_ways() -> list[Way]:
+def lookup_configs() -> list[DrafterConfig]:
     return [
-        Way(f"lookup {low}..{high}", LOOKUP, "lookup", {"max_ngram": high, "min_ngram": low}) for high, low in NGRAMS
+        DrafterConfig(f"lookup {low}..{high}", LOOKUP, "lookup", {"max_ngram": high, "min_ngram": low})
+        for high, low in NGRAMS
     ]
 
 
-def exit_ways(num_layers: int) -> list[Way]:
+def exit_configs(num_layers: int) -> list[DrafterConfig]:
     """Exits over the first three quarters, the shallow ones first."""
     last = max(1, num_layers * 3 // 4) if num_layers > 1 else 0
     count = min(MOST_EXITS, last)
     layers = sorted({round(1 + place * (last - 1) / max(count - 1, 1)) for place in range(count)})
-    return [Way(f"exit {layer}", EXIT, "self", {"exit_layer": layer}) for layer in layers if layer < num_layers]
+    return [
+        DrafterConfig(f"exit {layer}", EXIT, "self", {"exit_layer": layer}) for layer in layers if layer < num_layers
+    ]
 
 
-def carved_ways(vocabulary: int, own_weights: str, text: str = "") -> list[Way]:
+def carved_configs(vocabulary: int, own_weights: str, text: str = "") -> list[DrafterConfig]:
     """Smaller weights than the model's own, with the whole vocabulary and with its most frequent tokens."""
     weights = SMALL_WEIGHTS[SMALL_WEIGHTS.index(own_weights) + 1 :] if own_weights in SMALL_WEIGHTS else SMALL_WEIGHTS
     words = {"vocabulary_text": text} if text else {}
     return [
-        Way(f"{name}{told}", CARVED, "self", {"weights": name, **options, **(words if options else {})})
+        DrafterConfig(f"{name}{told}", CARVED, "self", {"weights": name, **options, **(words if options else {})})
         for name in reversed(weights)
         for told, options in _heads(vocabulary)
     ]
 
 
-def skip_ways(plans: Mapping[str, LayerPlan]) -> list[Way]:
+def skip_configs(plans: Mapping[str, LayerPlan]) -> list[DrafterConfig]:
     """Named sets that leave something out."""
     return [
-        Way(
+        DrafterConfig(
             f"skip {name}",
             SKIP,
             "self",
@@ -169,10 +179,10 @@ def skip_ways(plans: Mapping[str, LayerPlan]) -> list[Way]:
     ]
 
 
-def hybrid_ways(lookup: Way, others: Iterable[Way]) -> list[Way]:
-    """Lookup where it finds something, else one of the others."""
+def hybrid_configs(lookup: DrafterConfig, others: Iterable[DrafterConfig]) -> list[DrafterConfig]:
+    """Lookup where it finds a match, else one of the others."""
     return [
-        Way(
+        DrafterConfig(
             f"{lookup.name}, else {other.name}",
             HYBRID,
             "hybrid",
@@ -183,11 +193,11 @@ def hybrid_ways(lookup: Way, others: Iterable[Way]) -> list[Way]:
     ]
 
 
-def branched_ways(methods: Sequence[str], others: Iterable[Way]) -> list[Way]:
+def branched_configs(methods: Sequence[str], others: Iterable[DrafterConfig]) -> list[DrafterConfig]:
     """Trees and graphs, those of them that are among the methods, of drafters with a law, in some sizes."""
     of_graph = {"m": RECURRING, "sibling": LEAST_OF_A_GRAPH, "leaf": LEAST_OF_A_GRAPH}
     return [
-        Way(
+        DrafterConfig(
             f"{method} of {other.name}, {n} a node, {budget} in all",
             method,
             method,
@@ -208,18 +218,19 @@ def branched_ways(methods: Sequence[str], others: Iterable[Way]) -> list[Way]:
     ]
 
 
-def with_rules(ways: Sequence[tuple[Way, int]], count: int) -> list[Candidate]:
-    """At most `count` candidates of ways with their best draft lengths, the most promising way first.
+def with_rules(configs: Sequence[tuple[DrafterConfig, int]], count: int) -> list[Candidate]:
+    """At most `count` candidates from drafters with their best draft lengths, the most promising one first.
 
-    Every way gets its length before any gets a rule. Trees and graphs get no rule: their confidences bound them already.
+    Each drafter is combined with its fixed length before any is combined with another policy. Trees and graphs only get
+    their length: confidences limit them already.
     """
-    fixed = [Candidate(way, "fixed", {"k": k}) for way, k in ways]
-    chains = [way for way, _ in ways if way.method not in BRANCHED]
-    rules = [Candidate(way, policy) for way in chains for policy in ("cost", "governor")]
+    fixed = [Candidate(config, "fixed", {"k": k}) for config, k in configs]
+    chains = [config for config, _ in configs if config.method not in BRANCHED]
+    rules = [Candidate(config, policy) for config in chains for policy in ("cost", "governor")]
     return [*fixed[: max(1, (count + 1) // 2)], *rules][:count]
 
 
 def _heads(vocabulary: int) -> list[tuple[str, dict[str, Any]]]:
-    """The whole vocabulary, and its frequent part where that is much smaller."""
+    """The whole vocabulary, and its frequent part if that is much smaller."""
     part = [(f", {SMALL_VOCABULARY} tokens", {"vocabulary": SMALL_VOCABULARY})]
     return [("", {}), *(part if vocabulary > 2 * SMALL_VOCABULARY else [])]

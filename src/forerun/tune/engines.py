@@ -1,4 +1,4 @@
-"""The engines of ways and candidates, on one loaded model; a draft model or an adapter is opened once, whoever uses it."""
+"""The engines of drafters and candidates, on one loaded model; a draft model or an adapter is opened only once."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ from typing import final
 from ..drafters.hybrid import Hybrid
 from ..engine.engine import Engine
 from .branching import drafter_of
-from .candidates import BRANCHED, Candidate, Way
+from .candidates import BRANCHED, Candidate, DrafterConfig
 
 
 @final
@@ -17,26 +17,28 @@ class Engines:
         self._ways: dict[str, Engine] = {}
         self._candidates: dict[str, Engine] = {}
 
-    def of_way(self, way: Way) -> Engine:
-        """Drafts that way, with the default policy. Raises what Engine.using raises."""
-        if way.name not in self._ways:
-            self._ways[way.name] = self._opened(way)
-        return self._ways[way.name]
+    def of_config(self, config: DrafterConfig) -> Engine:
+        """An engine with this drafter and the default policy. Raises what Engine.using raises."""
+        if config.name not in self._ways:
+            self._ways[config.name] = self._opened(config)
+        return self._ways[config.name]
 
     def of(self, candidate: Candidate) -> Engine:
         """The same engine each time, so that a policy keeps what it learnt."""
         if candidate.name not in self._candidates:
-            drafter = self.of_way(candidate.way).drafter
+            drafter = self.of_config(candidate.config).drafter
             self._candidates[candidate.name] = self.plain.using(
                 drafter, candidate.policy, policy_options=candidate.policy_options
             )
         return self._candidates[candidate.name]
 
-    def _opened(self, way: Way) -> Engine:
-        if way.method in BRANCHED:
-            return self.plain.using(drafter_of(way, self.of_way(way.parts[0]).drafter))
-        return self._hybrid(way) if way.parts else self.plain.using(way.drafter, drafter_options=way.options)
+    def _opened(self, config: DrafterConfig) -> Engine:
+        if config.method in BRANCHED:
+            return self.plain.using(drafter_of(config, self.of_config(config.parts[0]).drafter))
+        return (
+            self._hybrid(config) if config.parts else self.plain.using(config.drafter, drafter_options=config.options)
+        )
 
-    def _hybrid(self, way: Way) -> Engine:
-        first, then = (self.of_way(part).drafter for part in way.parts)
+    def _hybrid(self, config: DrafterConfig) -> Engine:
+        first, then = (self.of_config(part).drafter for part in config.parts)
         return self.plain.using(lambda target: Hybrid(first(target), then(target)))

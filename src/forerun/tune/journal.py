@@ -1,8 +1,8 @@
-"""The log of a tuning run: every finished measurement a line, so that a killed run goes on behind the last one.
+"""The log of a tuning run: one line per finished measurement, so that a killed run resumes after the last one.
 
-A run asks for its measurements by name. One that the log knows takes no time, whatever is left of the budget; so a resumed
-run takes the same way through what was done, and loses at most what was under way. Lines also say how much of the budget had
-been spent by then.
+A run asks for its measurements by name. One that is in the log takes no time, whatever is left of the budget. So a resumed
+run repeats the same decisions, and loses at most the measurement in progress. Lines also say how much of the budget had been
+spent by then.
 """
 
 from __future__ import annotations
@@ -47,14 +47,14 @@ class Journal:
 
     @property
     def spent(self) -> float:
-        """Seconds of this run and of those before it, as far as they came to something."""
+        """Seconds of this run and of earlier ones, up to their last finished measurements."""
         return self._before + self._now() - self._begun
 
     def known(self, kind: str, name: str) -> Mapping[str, Any] | None:
         return self._known.get((kind, name))
 
     def kept(self, kind: str, name: str, measure: Callable[[], Mapping[str, Any]]) -> Mapping[str, Any]:
-        """What the log knows under a name; measured now, and kept, if nothing."""
+        """The logged value of a name; it is measured and logged if missing."""
         found = self.known(kind, name)
         if found is None:
             found = json.loads(json.dumps(measure()))
@@ -63,13 +63,13 @@ class Journal:
         return found
 
     def within(self, seconds: float, kind: str, name: str, measure: Callable[[], Mapping[str, Any]]) -> Any:
-        """The same, but None for what isn't known where more than `seconds` of the budget are spent."""
+        """The same, but None for a missing value once more than `seconds` of the budget are spent."""
         if self.known(kind, name) is None and self.spent >= seconds:
             return None
         return self.kept(kind, name, measure)
 
     def _read(self, about: Mapping[str, Any]) -> float:
-        """Take in what is there, and how long it took; begin the file where there is nothing."""
+        """Read the log and the time spent; start the file if there is none."""
         if not self._lines.known:
             self._lines.write(about)
             return 0.0

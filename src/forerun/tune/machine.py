@@ -1,6 +1,6 @@
-"""What a tuning run times: verification by rows, drafted tokens, sublayers, and whole answers. All of it in one place.
+"""Everything that a tuning run times: verification by rows, drafted tokens, sublayers, and whole answers.
 
-Everything else that a run decides by is counted, not timed; so a test gives another machine and gets the same result twice.
+All other decisions depend on counts, not times. So tests pass another machine and get reproducible results.
 """
 
 from __future__ import annotations
@@ -14,7 +14,7 @@ from ..bench.calibrate import Subject, measure
 from ..core.cost import Cost
 from ..engine.engine import Engine
 from ..engine.request import RequestOptions
-from ..engine.timed import timed_answer
+from ..engine.timing import timed_answer
 from ..models.packed.plan import LayerPlan
 from .skipping.match_rate import PlanCost, measure_plan_cost
 from .skipping.search import WallClock
@@ -27,7 +27,7 @@ PROBED_LENGTH, PROBED_TOKENS = 4, 17
 
 @dataclass(frozen=True, slots=True)
 class Sample:
-    """One answer: its tokens behind the first, their seconds, and what the rounds came to."""
+    """One answer: its tokens after the first, their seconds, and what the rounds came to."""
 
     decoded: int
     seconds: float
@@ -42,11 +42,11 @@ class Sample:
 
 
 class Machine(ABC):
-    """Times a model's engines. Engines that are handed in share it."""
+    """Times engines that share one model."""
 
     @abstractmethod
     def verify_cost(self, engine: Engine, prefix: int) -> Cost:
-        """Milliseconds of the target's forwards by rows, behind so many tokens."""
+        """Milliseconds of the target's forwards by rows, after so many tokens."""
 
     @abstractmethod
     def plan_cost(self, engine: Engine, ids: Sequence[int]) -> PlanCost:
@@ -54,7 +54,7 @@ class Machine(ABC):
 
     @abstractmethod
     def step_ms(self, engine: Engine, drafter: str, ids: Sequence[int]) -> float:
-        """Milliseconds of a drafted token behind a prompt; drafter is its name."""
+        """Milliseconds of a drafted token after a prompt; drafter is its name."""
 
     @abstractmethod
     def skip_price(self, engine: Engine, prompts: Sequence[Sequence[int]]) -> Callable[[LayerPlan], float]:
@@ -67,13 +67,13 @@ class Machine(ABC):
 
 @final
 class ThisMachine(Machine):
-    """The wall clock. A lock keeps other searches of this user from timing meanwhile."""
+    """The wall clock. A lock keeps other runs of this user from timing at the same time."""
 
     def verify_cost(self, engine: Engine, prefix: int) -> Cost:
         weights = str(engine.runner.dtype).removeprefix("torch.")
         with timing_lock():
             return measure(
-                [Subject(engine.runner, engine.name, weights)], repeats=REPEATS, rows=ROWS, behind=(prefix,)
+                [Subject(engine.runner, engine.name, weights)], repeats=REPEATS, rows=ROWS, lengths=(prefix,)
             ).target
 
     def plan_cost(self, engine: Engine, ids: Sequence[int]) -> PlanCost:
@@ -81,7 +81,7 @@ class ThisMachine(Machine):
             return measure_plan_cost(engine.runner, ids)
 
     def step_ms(self, engine: Engine, drafter: str, ids: Sequence[int]) -> float:
-        """The second of two equal answers: a draft model has read the prompt by then."""
+        """The second of two equal answers, when a draft model has already read the prompt."""
         probing = engine.using(engine.drafter, "fixed", policy_options={"k": PROBED_LENGTH})
         options: RequestOptions = {"max_new_tokens": PROBED_TOKENS, "ignore_eos": True}
         with timing_lock():

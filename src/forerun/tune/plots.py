@@ -1,4 +1,4 @@
-"""A tuning report as pictures: exits by draft length, less is more, and all tried systems."""
+"""Plots of a tuning report: exits by draft length, skip sets by size, and all systems that were timed."""
 
 from __future__ import annotations
 
@@ -59,9 +59,9 @@ def _points(report: Mapping[str, Any]) -> list[Mapping[str, Any]]:
 
 
 def _systems(axes: Any, points: Sequence[Mapping[str, Any]]) -> None:
-    """What a token costs in checks and in drafts, in plain steps: the nearer to the lower left, the faster.
+    """The cost of a token in verification and in drafting, in plain steps: nearer to the lower left is faster.
 
-    Lines join systems of one speed; those that no other beats in both are ringed.
+    Lines connect equal speeds; systems that no other beats in both are ringed.
     """
     places = [
         (one["verify_cost"] / one["tokens_per_round"], one["draft_cost"] / one["tokens_per_round"]) for one in points

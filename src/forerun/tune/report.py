@@ -1,15 +1,15 @@
-"""A tuning run as a dictionary, which becomes the JSON file and the pictures, and as sentences: what won, what bounds it."""
+"""A tuning run as a dictionary, for the JSON file and the plots, and as sentences: what won, and what limits it."""
 
 from __future__ import annotations
 
 from collections.abc import Iterator
 from typing import Any
 
-from ..bench.figures import Figure
+from ..bench.intervals import Estimate
 from .candidates import BRANCHED, EXIT, OFF, SKIP, Candidate
 from .run import NOT_ASKED, Outcome
 from .screening import LENGTHS
-from .skipping.sets import Sets
+from .skipping.skip_sets import SkipSets
 from .trials import Standings
 
 SELF = (EXIT, SKIP)
@@ -32,7 +32,7 @@ def report_of(outcome: Outcome) -> dict[str, Any]:
         "sweet_spot": max(grid, key=lambda cell: float(cell["speedup"]), default=None),
         "less_is_more": list(outcome.sets.curve),
         "skip_sets": list(outcome.sets.tried),
-        "damages": dict(outcome.sets.damages),
+        "damages": dict(outcome.sets.harms),
         "no_skip_sets": outcome.sets.reason,
         "answers": len(outcome.answers),
         "spent_seconds": round(outcome.spent, 1),
@@ -52,7 +52,7 @@ def measured(outcome: Outcome) -> dict[str, Any]:
 
 def summary(outcome: Outcome) -> Iterator[str]:
     """Plain sentences."""
-    methods = list(dict.fromkeys(one.way.method for one in outcome.screened))
+    methods = list(dict.fromkeys(one.config.method for one in outcome.screened))
     candidates = _count(len(outcome.trials.candidates) - 1, "candidate")
     yield (
         f"Tried: {_count(len(outcome.screened), 'way')} to draft ({', '.join(methods) or 'none'}), screened on "
@@ -71,7 +71,7 @@ def _verdict(outcome: Outcome) -> str:
     if outcome.tried == OFF:
         others = [one for one in outcome.trials.candidates if one != OFF]
         if not others:
-            return "Off won: there was nothing else that could be tried."
+            return "Off won: no other method could be tried."
         best = max(others, key=outcome.trials.speedup)
         return (
             f"Off won: the fastest of the others, {best.name}, came to {_told(outcome.trials.ratio(best, OFF))} x plain "
@@ -98,42 +98,42 @@ def _bounds(outcome: Outcome) -> Iterator[str]:
     ideal = tokens / (1 + draft)
     bounds = [(free, "drafting costs too much"), (ideal, "checking several tokens costs too much")]
     right = ""
-    if outcome.tried.way.method not in BRANCHED:  # of a tree's guesses most are wrong by design
+    if outcome.tried.config.method not in BRANCHED:  # of a tree's guesses most are wrong by design
         perfect = (1 + told["drafted_per_round"]) / (verify + draft)
         bounds.append((perfect, "too many guesses are wrong"))
         right = f", with every guess right {perfect:.2f} x"
     yield (
-        f"What bounds it: a round gives {tokens:.2f} tokens and takes {verify:.2f} plain steps to verify and {draft:.2f} to "
+        f"What limits it: a round gives {tokens:.2f} tokens and takes {verify:.2f} plain steps to verify and {draft:.2f} to "
         f"draft. With free drafts it would be {free:.2f} x, with free width {ideal:.2f} x{right}: above all, "
         f"{max(bounds)[1]}."
     )
 
 
 def _self_speculation(outcome: Outcome) -> Iterator[str]:
-    """Where drafting with a part of the model doesn't pay, the numbers that say why."""
-    own = [one for one in outcome.screened if one.way.method in SELF]
-    if outcome.winner.way.method in SELF or any(part.method in SELF for part in outcome.winner.way.parts):
+    """The numbers that say why drafting with a part of the model doesn't pay."""
+    own = [one for one in outcome.screened if one.config.method in SELF]
+    if outcome.winner.config.method in SELF or any(part.method in SELF for part in outcome.winner.config.parts):
         return
     if own:
         best = max(own, key=lambda one: one.speedup)
         verb = "doesn't pay" if best.speedup <= 1 else "was not the best"
         yield (
-            f"Drafting with a part of the model {verb} here: the best plan, {best.way.name}, says the model's next token "
-            f"in {best.match_rate:.1%} of the places at {best.draft_cost:.2f} of a plain step, which promises "
+            f"Drafting with a part of the model {verb} here: the best plan, {best.config.name}, predicts the model's next "
+            f"token in {best.match_rate:.1%} of the positions at {best.draft_cost:.2f} of a plain step, which promises "
             f"{best.speedup:.2f} x."
         )
-    damages = outcome.sets.damages
-    if damages:
-        ordered = sorted(damages, key=lambda one: damages[one])
+    harms = outcome.sets.harms
+    if harms:
+        ordered = sorted(harms, key=lambda one: harms[one])
         least, middle, most = ordered[0], ordered[len(ordered) // 2], ordered[-1]
         yield (
-            f"Leaving out a single sublayer, of {len(damages)} tried, loses {damages[least]:.1%} of the tokens at least "
-            f"({least}), {damages[middle]:.1%} in the middle and {damages[most]:.1%} at most ({most})."
+            f"Leaving out a single sublayer, of {len(harms)} tried, loses {harms[least]:.1%} of the tokens at least "
+            f"({least}), {harms[middle]:.1%} in the middle and {harms[most]:.1%} at most ({most})."
         )
     yield from _best_set(outcome.sets, outcome.target.ms(1))
 
 
-def _best_set(sets: Sets, step_ms: float) -> Iterator[str]:
+def _best_set(sets: SkipSets, step_ms: float) -> Iterator[str]:
     best = sets.best
     if best is None:
         return
@@ -150,16 +150,16 @@ def _best_set(sets: Sets, step_ms: float) -> Iterator[str]:
 
 
 def _branched(outcome: Outcome) -> Iterator[str]:
-    """What the best tree and the best graph promise, beside the drafter that they branch."""
-    alone = {one.way.name: one.speedup for one in outcome.screened}
+    """The predicted speed-ups of the best tree and the best graph, beside the drafter that they branch."""
+    alone = {one.config.name: one.speedup for one in outcome.screened}
     for method in BRANCHED:
-        screened = [one for one in outcome.screened if one.way.method == method]
+        screened = [one for one in outcome.screened if one.config.method == method]
         if screened:
             best = max(screened, key=lambda one: one.speedup)
-            inner = best.way.parts[0].name
+            inner = best.config.parts[0].name
             yield (
-                f"Guessing several continuations at once promised {best.speedup:.2f} x at best by screening "
-                f"({best.way.name}), and a single one of the same drafter {alone[inner]:.2f} x."
+                f"Drafting several continuations at once promised {best.speedup:.2f} x at best by screening "
+                f"({best.config.name}), and a single one of the same drafter {alone[inner]:.2f} x."
             )
 
 
@@ -191,7 +191,7 @@ def _standing(standings: Standings, one: Candidate) -> dict[str, Any]:
     figure = standings.ratio(one, OFF)
     return {
         "name": one.name,
-        "method": one.way.method,
+        "method": one.config.method,
         **one.parts(),
         "speedup": None if figure is None else figure.value,
         "speedup_interval": None if figure is None else [figure.low, figure.high],
@@ -211,12 +211,12 @@ def _standing(standings: Standings, one: Candidate) -> dict[str, Any]:
 def _grid(outcome: Outcome) -> list[dict[str, Any]]:
     """Exit layer by draft length."""
     return [
-        {"exit_layer": one.way.options["exit_layer"], "length": length, "speedup": speedup}
+        {"exit_layer": one.config.options["exit_layer"], "length": length, "speedup": speedup}
         for one in outcome.screened
-        if one.way.method == EXIT
+        if one.config.method == EXIT
         for length, speedup in zip(LENGTHS, one.speedups, strict=True)
     ]
 
 
-def _told(figure: Figure | None) -> str:
+def _told(figure: Estimate | None) -> str:
     return "nothing" if figure is None else f"{figure.value:.2f} ({figure.low:.2f} to {figure.high:.2f})"

@@ -1,7 +1,7 @@
-"""A tuning run: record answers, screen every way to draft, search skip sets, try the promising ones on the clock, judge.
+"""A tuning run: record answers, screen all drafters, search skip sets, time the promising ones, judge the winner.
 
-What is tuned on and what the winner is judged on are different prompts. Each stage has a share of the budget; the least that
-a decision needs is done even where that takes longer. All measurements go through the journal: a run may be killed anywhere.
+Tuning and judging the winner use different prompts. Each stage has a share of the budget; the minimum that a decision needs
+is done even if that takes longer. All measurements go through the journal, so a run may be killed at any time.
 """
 
 from __future__ import annotations
@@ -12,7 +12,7 @@ from dataclasses import dataclass, replace
 from functools import partial
 from typing import Any, final
 
-from ..bench.figures import Figure
+from ..bench.intervals import Estimate
 from ..core.cost import Cost, Costs
 from ..engine.engine import Engine
 from ..errors import ForerunError
@@ -24,29 +24,29 @@ from .candidates import (
     SKIP,
     WITH_LAW,
     Candidate,
-    Way,
-    branched_ways,
-    first_ways,
-    hybrid_ways,
-    skip_ways,
+    DrafterConfig,
+    branched_configs,
+    first_configs,
+    hybrid_configs,
+    skip_configs,
     with_rules,
 )
 from .engines import Engines
 from .journal import Journal
 from .machine import Machine, Sample
 from .screening import (
-    Places,
+    Positions,
     Screen,
     Screened,
-    places_of_branched,
-    places_of_hybrid,
-    places_of_lookup,
-    places_of_read,
+    positions_of_branched,
+    positions_of_hybrid,
+    positions_of_lookup,
+    positions_of_read,
     read_answers,
 )
 from .setup import Setup, split
 from .skipping.match_rate import Recorded, record
-from .skipping.sets import NO_TIME, Sets, SetSearch
+from .skipping.skip_sets import NO_TIME, SkipSets, SkipSetSearch
 from .trials import FEWEST_HEATS, Standings, run_trials
 
 # by which share of the budget a stage ends
@@ -61,14 +61,14 @@ NOT_ASKED = "not asked for"
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Outcome:
-    """winner is what to use; tried, which held-out prompts were to confirm, may be another one. held_out: None where off won
-    the trials already. impossible: why a way can't be taken here, by its name."""
+    """winner is what to use; tried, which held-out prompts were to confirm, may be another one. held_out: None if off won
+    the trials already. impossible: why a drafter can't be used here, by its name."""
 
     winner: Candidate
     tried: Candidate
     screened: Sequence[Screened]
     impossible: dict[str, str]
-    sets: Sets
+    sets: SkipSets
     trials: Standings
     held_out: Standings | None
     answers: Sequence[Recorded]
@@ -76,7 +76,7 @@ class Outcome:
     spent: float
 
     @property
-    def judged(self) -> Figure | None:
+    def judged(self) -> Estimate | None:
         """The speed-up of the one that was tried, on held-out prompts."""
         return None if self.held_out is None else self.held_out.ratio(self.tried, OFF)
 
@@ -99,7 +99,7 @@ class Tuning:
         self._machine = machine
         self._journal = journal
         self._tick = tick
-        self._places: dict[str, tuple[Places, float]] = {}
+        self._positions: dict[str, tuple[Positions, float]] = {}
         self._reads: dict[str, Mapping[str, Any]] = {}
         self._impossible: dict[str, str] = {}
 
@@ -160,40 +160,42 @@ class Tuning:
 
     def _screen(self, screen: Screen) -> list[Screened]:
         runner = self._engine.runner
-        ways = first_ways(self._setup.chosen, runner.num_layers, runner.vocab_size, self._setup.own_weights)
-        return [one for way in ways if (one := self._screened(screen, way, self._until(SCREENING))) is not None]
+        configs = first_configs(self._setup.chosen, runner.num_layers, runner.vocab_size, self._setup.own_weights)
+        return [
+            one for config in configs if (one := self._screened(screen, config, self._until(SCREENING))) is not None
+        ]
 
-    def _screened(self, screen: Screen, way: Way, until: float) -> Screened | None:
-        """None where the way can't be taken, or the time is up."""
-        self._tick(f"screening {way.name}")
-        if way.method == LOOKUP:
-            places, step_ms = places_of_lookup(way.options, screen.answers), 0.0
+    def _screened(self, screen: Screen, config: DrafterConfig, until: float) -> Screened | None:
+        """None if the drafter can't be used, or the time is up."""
+        self._tick(f"screening {config.name}")
+        if config.method == LOOKUP:
+            positions, step_ms = positions_of_lookup(config.options, screen.answers), 0.0
         else:
-            name = f"{way.name}, {len(screen.answers)} answers, ranked"
-            read = self._journal.within(until, "way", name, lambda: self._read(way, screen.answers))
+            name = f"{config.name}, {len(screen.answers)} answers, ranked"
+            read = self._journal.within(until, "way", name, lambda: self._read(config, screen.answers))
             if read is None or "reason" in read:
-                self._impossible[way.name] = NO_TIME if read is None else read["reason"]
+                self._impossible[config.name] = NO_TIME if read is None else read["reason"]
                 return None
-            self._reads[way.name] = read
-            places, step_ms = places_of_read(read, screen.answers), read["step_ms"]
-        self._places[way.name] = places, step_ms
-        return screen.screened(way, places, step_ms)
+            self._reads[config.name] = read
+            positions, step_ms = positions_of_read(read, screen.answers), read["step_ms"]
+        self._positions[config.name] = positions, step_ms
+        return screen.screened(config, positions, step_ms)
 
-    def _read(self, way: Way, answers: Sequence[Recorded]) -> dict[str, Any]:
+    def _read(self, config: DrafterConfig, answers: Sequence[Recorded]) -> dict[str, Any]:
         try:
-            engine = self._engines.of_way(way)
+            engine = self._engines.of_config(config)
             said = read_answers(engine, answers)
         except (ForerunError, ValueError) as error:
             return {"reason": str(error)}
         first = answers[0]
-        return {**said, "step_ms": self._machine.step_ms(engine, way.name, first.ids[: first.start])}
+        return {**said, "step_ms": self._machine.step_ms(engine, config.name, first.ids[: first.start])}
 
-    def _sets(self, screen: Screen) -> Sets:
+    def _sets(self, screen: Screen) -> SkipSets:
         if SKIP not in self._setup.chosen.methods:
-            return Sets(reason=NOT_ASKED)
+            return SkipSets(reason=NOT_ASKED)
         read = hashlib.sha256(repr([one.ids for one in screen.answers[:CHUNK]]).encode()).hexdigest()[:16]
         about = {"model": self._engine.identity.as_dict(), "answers": read}
-        search = SetSearch(
+        search = SkipSetSearch(
             self._engine,
             screen.answers,
             screen.target,
@@ -205,53 +207,53 @@ class Tuning:
         )
         return search.run(self._until(SEARCH), self._tick)
 
-    def _screened_sets(self, screen: Screen, sets: Sets) -> list[Screened]:
-        found = (self._screened(screen, way, float("inf")) for way in skip_ways(sets.plans))
+    def _screened_sets(self, screen: Screen, sets: SkipSets) -> list[Screened]:
+        found = (self._screened(screen, config, float("inf")) for config in skip_configs(sets.plans))
         return [one for one in found if one is not None]
 
     def _screened_hybrids(self, screen: Screen, screened: Sequence[Screened]) -> list[Screened]:
         """The best lookup beside the best of the others."""
         ordered = sorted(screened, key=lambda one: -one.speedup)
-        lookups = [one.way for one in ordered if one.way.method == LOOKUP]
-        others = [one.way for one in ordered if one.way.method != LOOKUP][:OTHERS_OF_HYBRIDS]
+        lookups = [one.config for one in ordered if one.config.method == LOOKUP]
+        others = [one.config for one in ordered if one.config.method != LOOKUP][:OTHERS_OF_HYBRIDS]
         if HYBRID not in self._setup.chosen.methods or not lookups:
             return []
         found: list[Screened] = []
-        for way in hybrid_ways(lookups[0], others):
-            (first, _), (then, step_ms) = (self._places[part.name] for part in way.parts)
-            found.append(screen.screened(way, places_of_hybrid(first, then), step_ms))
+        for config in hybrid_configs(lookups[0], others):
+            (first, _), (then, step_ms) = (self._positions[part.name] for part in config.parts)
+            found.append(screen.screened(config, positions_of_hybrid(first, then), step_ms))
         return found
 
     def _screened_branched(self, screen: Screen, screened: Sequence[Screened]) -> list[Screened]:
         """Trees and graphs of the best drafters with a law, unless these promise nothing by themselves."""
         asked = [method for method in BRANCHED if method in self._setup.chosen.methods]
-        ordered = sorted((one for one in screened if one.way.method in WITH_LAW), key=lambda one: -one.speedup)
-        hopeful = [one.way for one in ordered if one.speedup >= HOPELESS][:OTHERS_OF_BRANCHED]
+        ordered = sorted((one for one in screened if one.config.method in WITH_LAW), key=lambda one: -one.speedup)
+        hopeful = [one.config for one in ordered if one.speedup >= HOPELESS][:OTHERS_OF_BRANCHED]
         if not hopeful:
-            best = f"the best, {ordered[0].way.name}, {ordered[0].speedup:.2f} x" if ordered else "none was screened"
+            best = f"the best, {ordered[0].config.name}, {ordered[0].speedup:.2f} x" if ordered else "none was screened"
             reason = f"no drafter that can be branched promised {HOPELESS} x plain decoding by itself: {best}"
             self._impossible.update((f"{method}s", reason) for method in asked)
         found: list[Screened] = []
-        for way in branched_ways(asked, hopeful):
-            self._tick(f"screening {way.name}")
-            inner = way.parts[0].name
+        for config in branched_configs(asked, hopeful):
+            self._tick(f"screening {config.name}")
+            inner = config.parts[0].name
             measured = self._engine.runner.cost
-            places = places_of_branched(self._reads[inner], screen.answers, way, measured)
-            found.append(screen.screened(way, places, self._places[inner][1]))
+            positions = positions_of_branched(self._reads[inner], screen.answers, config, measured)
+            found.append(screen.screened(config, positions, self._positions[inner][1]))
         return found
 
     def _promising(self, screened: Sequence[Screened], target: Cost) -> list[Candidate]:
-        ordered = sorted(screened, key=lambda one: (-one.speedup, one.way.rank))
+        ordered = sorted(screened, key=lambda one: (-one.speedup, one.config.rank))
         hopeful = [one for one in ordered if one.speedup >= HOPELESS] or ordered[:1]
         taken: list[Screened] = []
         for one in hopeful:
-            most = MOST_BRANCHED if one.way.method in BRANCHED else MOST_OF_A_METHOD
-            if sum(other.way.method == one.way.method for other in taken) < most:
+            most = MOST_BRANCHED if one.config.method in BRANCHED else MOST_OF_A_METHOD
+            if sum(other.config.method == one.config.method for other in taken) < most:
                 taken.append(one)
         seconds = self._setup.budget * (TRIALS - SEARCH)
         answer = 1e-3 * target.ms(1) * self._setup.max_new_tokens
         count = min(max(int(seconds / (FEWEST_HEATS * answer)) - 1, FEWEST_TRIED), MOST_TRIED)
-        return with_rules([(one.way, one.best_length) for one in taken], count)
+        return with_rules([(one.config, one.best_length) for one in taken], count)
 
     def _heats(
         self,

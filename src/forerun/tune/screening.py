@@ -1,8 +1,8 @@
-"""Cheap screening: what a way to draft would have given on recorded greedy answers, without decoding anything.
+"""Cheap screening: what a drafter would have gained on recorded greedy answers, without decoding.
 
-A drafter with a model reads each answer once, teacher-forced: what it says behind every token stands for the drafts from
-there. Lookup is replayed on the tokens alone. With what a drafted token costs and the target's cost by rows, rounds of any
-length are then replayed (simulate.py), so that streaks of right guesses count as they come.
+A drafter with a model reads each answer once, teacher-forced. Its predictions after every token stand for its drafts there.
+Lookup is replayed on the tokens alone. With the costs of a drafted token and of the target's forwards by rows, rounds of any
+length are then replayed (replay/simulate.py), so that runs of right tokens count as they occur.
 """
 
 from __future__ import annotations
@@ -23,7 +23,7 @@ from ..drafters.lookup import Lookup
 from ..engine.engine import Engine
 from ..traces.read import Position, Trace, TracedAnswer, TraceHeader, position_of
 from .branching import grown, prices_of
-from .candidates import BRANCHED, SHAPES, Way
+from .candidates import BRANCHED, SHAPES, DrafterConfig
 from .replay.round_costs import RoundCosts
 from .replay.simulate import Replay
 from .skipping.match_rate import Recorded
@@ -31,20 +31,20 @@ from .skipping.match_rate import Recorded
 LENGTHS = (1, 2, 3, 4, 5, 6, 8, 10, 12)
 DEPTH = max(LENGTHS)
 RANKED = max(n for n, _ in SHAPES)
-SHORTEST_PROMPT = 3  # what a drafter can read behind
+SHORTEST_PROMPT = 3  # what a drafter can read after
 
-Places = Sequence[Sequence[Position]]  # by answer, behind each of its tokens but the last
+Positions = Sequence[Sequence[Position]]  # by answer, after each of its tokens but the last
 
 
 @dataclass(frozen=True, slots=True)
 class Screened:
-    """A way's promise. found: the share of places where it drafts; match_rate: how often its next token there was right.
+    """A drafter's prediction. found: the share of positions where it drafts; match_rate: how often its first token is right.
 
     draft_cost is c, a drafted token's time over a plain forward's; speedups are over plain decoding, by LENGTHS. A tree's
     lengths are depths, and it is right where one of its first level's tokens is.
     """
 
-    way: Way
+    config: DrafterConfig
     found: float
     match_rate: float
     draft_cost: float
@@ -61,9 +61,9 @@ class Screened:
 
     def as_dict(self) -> dict[str, Any]:
         return {
-            "name": self.way.name,
-            "method": self.way.method,
-            "drafter": {"name": self.way.drafter, **self.way.options},
+            "name": self.config.name,
+            "method": self.config.method,
+            "drafter": {"name": self.config.drafter, **self.config.options},
             "found": self.found,
             "match_rate": self.match_rate,
             "draft_cost": self.draft_cost,
@@ -74,15 +74,15 @@ class Screened:
 
 
 def read_answers(engine: Engine, answers: Sequence[Recorded]) -> dict[str, Any]:
-    """What the engine's drafter says behind every token, how sure it is, and its RANKED best tokens with probabilities.
+    """The drafter's predictions after every token, their confidences, and its RANKED best tokens with probabilities.
 
-    Lists by answer, one forward or two each. Raises UnsupportedOption where the drafter can't read.
+    Lists by answer, from one or two forwards each. Raises UnsupportedOption where the drafter can't read.
     """
     batch: Batch[int, dict[str, list[Any]]] = Batch()
     with ExitStack() as stack:
         stack.callback(batch.close)
         for number, answer in enumerate(answers):
-            _, drafter = stack.enter_context(engine.lent(answer.ids[: answer.start]))
+            _, drafter = stack.enter_context(engine.borrow(answer.ids[: answer.start]))
             batch.add(number, _read(drafter, answer))
         found = dict(batch.values())
     ordered = [found[number] for number in range(len(answers))]
@@ -103,7 +103,7 @@ async def _read(drafter: Drafter, answer: Recorded) -> AsyncGenerator[dict[str, 
     }
 
 
-def places_of_read(read: Mapping[str, Any], answers: Sequence[Recorded]) -> Places:
+def positions_of_read(read: Mapping[str, Any], answers: Sequence[Recorded]) -> Positions:
     """The drafts that a reading stands for."""
     found: list[list[Position]] = []
     for answer, said, sure in zip(answers, read["said"], read["confidence"], strict=True):
@@ -120,21 +120,23 @@ def places_of_read(read: Mapping[str, Any], answers: Sequence[Recorded]) -> Plac
     return found
 
 
-def places_of_branched(read: Mapping[str, Any], answers: Sequence[Recorded], way: Way, measured: Cost | None) -> Places:
+def positions_of_branched(
+    read: Mapping[str, Any], answers: Sequence[Recorded], config: DrafterConfig, measured: Cost | None
+) -> Positions:
     """The trees or graphs that a reading of what they branch stands for; measured: the runner's cost, where one is kept."""
-    prices = prices_of(way, measured)
+    prices = prices_of(config, measured)
     found: list[list[Position]] = []
     for answer, ranked in zip(answers, read["ranked"], strict=True):
         tokens = answer.ids[answer.start :]
         found.append([])
         for known in range(1, len(tokens)):
             rankings = ranked[known : min(known + DEPTH, len(tokens) - 1)]
-            branches = grown(rankings, tokens[known:], way, prices)
+            branches = grown(rankings, tokens[known:], config, prices)
             found[-1].append(position_of((), (), tokens[known:], None, branches))
     return found
 
 
-def places_of_lookup(options: Mapping[str, int], answers: Sequence[Recorded]) -> Places:
+def positions_of_lookup(options: Mapping[str, int], answers: Sequence[Recorded]) -> Positions:
     """Exactly what lookup drafts."""
     return [list(_looked_up(Lookup(options["max_ngram"], options["min_ngram"]), answer)) for answer in answers]
 
@@ -155,7 +157,7 @@ async def _drafted(lookup: Lookup, context: Context, most: int) -> AsyncGenerato
     yield tuple(tokens)
 
 
-def places_of_hybrid(first: Places, then: Places) -> Places:
+def positions_of_hybrid(first: Positions, then: Positions) -> Positions:
     return [
         [one if one.drafted else other for one, other in zip(mine, others, strict=True)]
         for mine, others in zip(first, then, strict=True)
@@ -164,29 +166,29 @@ def places_of_hybrid(first: Places, then: Places) -> Places:
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Screen:
-    """Recorded answers and the target's cost; what else a way needs is handed in."""
+    """Recorded answers and the target's cost, to screen drafters on."""
 
     answers: Sequence[Recorded]
     target: Cost
 
-    def screened(self, way: Way, places: Places, step_ms: float) -> Screened:
-        """The promise of every fixed length."""
-        branched = way.method in BRANCHED
-        replay = self.replay(places, step_ms, branched)
+    def screened(self, config: DrafterConfig, positions: Positions, step_ms: float) -> Screened:
+        """The predicted speed-up of every fixed length."""
+        branched = config.method in BRANCHED
+        replay = self.replay(positions, step_ms, branched)
         counts = [len(answer.positions) for answer in replay.trace.answers]
         speedups = tuple(replay.planned([[length] * count for count in counts]).speedup for length in LENGTHS)
-        every = [place for number in range(len(counts)) for place in replay.places(number)[:-1]]
+        every = [place for number in range(len(counts)) for place in replay.draft_points(number)[:-1]]
         drafting = [place for place in every if place.steps]
         right = sum(bool(place.path) for place in drafting)
         return Screened(
-            way,
+            config,
             len(drafting) / len(every) if every else 0.0,
             right / len(drafting) if drafting else 0.0,
             step_ms / self.target.ms(1),
             speedups,
         )
 
-    def replay(self, places: Places, step_ms: float, branched: bool = False) -> Replay:
+    def replay(self, positions: Positions, step_ms: float, branched: bool = False) -> Replay:
         """Under the target's cost; a drafter's forward of more rows takes as much longer as the target's."""
         about = self.target.model, self.target.runner, self.target.weights
         draft = Cost(*about, "draft", (Point(1, 0, step_ms), Point(2, 0, 2 * step_ms))) if step_ms > 0 else None
@@ -194,7 +196,7 @@ class Screen:
             TracedAnswer(
                 str(number), "all", one.ids[: one.start], one.ids[one.start :], len(one.ids) - one.start, tuple(own)
             )
-            for number, (one, own) in enumerate(zip(self.answers, places, strict=True))
+            for number, (one, own) in enumerate(zip(self.answers, positions, strict=True))
         )
         costs = RoundCosts("screening", self.target, draft, real=True, width=self.target)
         return Replay(Trace(Path(), _HEADER, traced), costs, branched)

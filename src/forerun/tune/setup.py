@@ -51,7 +51,7 @@ def split(prompts: Sequence[Sequence[int]], seed: int) -> tuple[list[Sequence[in
 
 
 def lines_of(file: Path, wanted: Iterable[Sequence[int]], ids_of: Callable[[Question], Sequence[int]]) -> list[str]:
-    """The lines of a prompts file that ask one of the wanted prompts, for a race on them; equal prompts once."""
+    """The lines of a prompts file that ask one of the wanted prompts, for a benchmark on them; equal prompts once."""
     left = set(map(tuple, wanted))
     found: list[str] = []
     for line, _, question in questions_in(file):

@@ -11,8 +11,8 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
-from ..bench.figures import Figure, ratio_of_rates
-from ..bench.race import order
+from ..bench.interleaving import order
+from ..bench.intervals import Estimate, ratio_of_rates
 from .candidates import OFF, Candidate
 from .journal import Journal
 from .machine import Sample
@@ -44,7 +44,7 @@ class Standings:
         for name, time in times.items():
             self.samples.setdefault(name, []).append(Sample(**time))
 
-    def ratio(self, one: Candidate, other: Candidate) -> Figure | None:
+    def ratio(self, one: Candidate, other: Candidate) -> Estimate | None:
         """How many times as fast one is as the other over the heats that both ran in; None where nothing was decoded."""
         pairs = list(zip(self.samples.get(one.name, []), self.samples.get(other.name, []), strict=False))
         return ratio_of_rates(

@@ -37,7 +37,7 @@ def test_an_adapter_is_trained_and_drafts(
     )
     assert ran.status == 0
     assert f"{output}: " in ran.out
-    assert "right tokens at each place of a draft, on 2 held-out texts: 0." in ran.out
+    assert "right tokens at each position of a draft, on 2 held-out texts: 0." in ran.out
     assert "loss" in ran.said
     shape = read_adapter(output).shape
     assert (shape.inputs, shape.exit_layer, shape.depth) == (inputs, exit_layer, 1)

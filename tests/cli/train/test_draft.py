@@ -33,7 +33,7 @@ def test_a_draft_is_trained_and_drafts(forerun: Call, tiny: str, data: Path, tmp
     ran = trained(forerun, tiny, data, output, "--shape", shape, "--states", data / "states")
     assert ran.status == 0
     assert f"{output}: " in ran.out
-    assert "right tokens at each place of a draft, on 2 held-out texts: 0." in ran.out
+    assert "right tokens at each position of a draft, on 2 held-out texts: 0." in ran.out
     file = read_draft(output)
     assert file is not None
     assert file.vocabulary == 60

@@ -196,7 +196,7 @@ def test_a_rule_that_can_not_be_meant_is_refused(forerun: Call, traced: Path, ru
     [
         (("--depth", 0), "--depth must be at least 1, got 0"),
         (("--skip", -1), "--skip must be at least 0, got -1"),
-        (("--skip", 9), "holds no prompt of at most 1024 tokens behind the first 9"),
+        (("--skip", 9), "holds no prompt of at most 1024 tokens after the first 9"),
         (("--k", 3), "a trace is made without a policy, so it takes no k"),
         (("--drafter", "none"), "drafter 'none' drafts nothing to trace"),
         (("--drafter", "lookup", "--hidden"), "no hidden states to keep; trace without --hidden"),

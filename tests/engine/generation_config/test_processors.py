@@ -8,7 +8,14 @@ import pytest
 import torch
 from transformers import GenerationConfig, LogitsProcessorList
 
-from forerun.engine.generation_config.processors import AFTER_PENALTIES, BEFORE_PENALTIES, LAST, WARPERS, Place, made_of
+from forerun.engine.generation_config.processors import (
+    AFTER_PENALTIES,
+    BEFORE_PENALTIES,
+    LAST,
+    WARPERS,
+    ProcessorContext,
+    made_of,
+)
 from forerun.errors import UnsupportedOption
 from forerun.testing import VOCABULARY, tiny_model
 
@@ -33,16 +40,16 @@ EVERYTHING: dict[str, Any] = {
 }
 
 
-def place(ids: tuple[int, ...] = (5, 6, 7), ends: tuple[int, ...] = (2,), limit: int = 12) -> Place:
-    return Place(ids, limit, ends, VOCABULARY, CPU)
+def place(ids: tuple[int, ...] = (5, 6, 7), ends: tuple[int, ...] = (2,), limit: int = 12) -> ProcessorContext:
+    return ProcessorContext(ids, limit, ends, VOCABULARY, CPU)
 
 
-def made(fields: dict[str, Any], where: Place | None = None) -> dict[str, Any]:
+def made(fields: dict[str, Any], where: ProcessorContext | None = None) -> dict[str, Any]:
     kinds = {**BEFORE_PENALTIES, **AFTER_PENALTIES, **WARPERS, **LAST}
     return dict(made_of(kinds, fields, place() if where is None else where))
 
 
-def of_transformers(fields: dict[str, Any], where: Place) -> list[Any]:
+def of_transformers(fields: dict[str, Any], where: ProcessorContext) -> list[Any]:
     """What generate would make, warpers among them."""
     asked = GenerationConfig(**fields, do_sample=True, max_length=where.limit, top_k=0)
     asked._eos_token_tensor = where.end_ids

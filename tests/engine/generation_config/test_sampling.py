@@ -20,7 +20,7 @@ from forerun.core.law import Categorical
 from forerun.core.sampling import law, processed
 from forerun.core.values import Sampling
 from forerun.engine.generation_config.defaults import read_defaults
-from forerun.engine.generation_config.processors import Place
+from forerun.engine.generation_config.processors import ProcessorContext
 from forerun.engine.generation_config.sampling import with_checkpoint
 from forerun.engine.options import options_from
 from forerun.testing import VOCABULARY, tiny_model
@@ -47,7 +47,7 @@ CHOICES: dict[str, list[Any]] = {
 def sampling_of(config: GenerationConfig, **given: Any) -> tuple[Sampling, list[str]]:
     defaults = read_defaults(config)
     options = options_from(given, defaults.options, defaults.options_if_drawn)
-    place = Place(IDS, 20, (2,), VOCABULARY, torch.device("cpu"))
+    place = ProcessorContext(IDS, 20, (2,), VOCABULARY, torch.device("cpu"))
     return with_checkpoint(options.sampling(), defaults, place, given)
 
 

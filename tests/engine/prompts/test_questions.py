@@ -65,7 +65,7 @@ def test_a_file_that_holds_no_text_is_refused(tmp_path: Path) -> None:
         read(tmp_path, "")
 
 
-def test_a_chat_goes_on_behind_its_answers() -> None:
+def test_a_chat_goes_on_after_its_answers() -> None:
     question = Question(("a", "b"), ({"role": "system", "content": "s"},))
 
     assert question.prompt((), chat=True) == [{"role": "system", "content": "s"}, {"role": "user", "content": "a"}]

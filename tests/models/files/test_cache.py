@@ -84,7 +84,7 @@ def test_a_full_disk_is_one_sentence(tmp_path: Path, monkeypatch: pytest.MonkeyP
 
     monkeypatch.setenv("FORERUN_CACHE", str(tmp_path / "cache"))
     monkeypatch.setattr(gguf, "_convert", full)
-    with pytest.raises(ValueError, match=r"can't write the converted tiny\.gguf to .*No space left.*; make room"):
+    with pytest.raises(ValueError, match=r"can't write the converted tiny\.gguf to .*No space left.*; free some space"):
         converted(write_gguf(tmp_path / "tiny.gguf"), torch.float32)
 
     assert list((tmp_path / "cache" / "models").iterdir()) == []

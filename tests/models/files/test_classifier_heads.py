@@ -13,14 +13,14 @@ from forerun.models.files.classifier_heads import (
     ACCEPTANCE,
     LOOKAHEAD,
     AcceptanceHead,
-    HeadFile,
+    ClassifierHeadFile,
     LookaheadClassifier,
     acceptance_logits,
     calibrated,
     depth_of,
     lookahead_logits,
-    read_head,
-    write_head,
+    read_classifier_head,
+    write_classifier_head,
 )
 from forerun.testing import save_tiny_classifier, save_tiny_head
 
@@ -30,29 +30,31 @@ WIDTH = 6
 
 
 @pytest.fixture
-def head(tmp_path: Path) -> HeadFile:
-    return read_head(ACCEPTANCE, save_tiny_head(tmp_path / "head", PAIR, WIDTH, depth=2))
+def head(tmp_path: Path) -> ClassifierHeadFile:
+    return read_classifier_head(ACCEPTANCE, save_tiny_head(tmp_path / "head", PAIR, WIDTH, depth=2))
 
 
-def test_a_head_comes_back_as_it_was_written(tmp_path: Path, head: HeadFile) -> None:
-    told = HeadFile(PAIR, head.weights, 0.25, 3.0, {"texts": 9})
-    write_head(ACCEPTANCE, told, tmp_path / "again")
+def test_a_head_comes_back_as_it_was_written(tmp_path: Path, head: ClassifierHeadFile) -> None:
+    told = ClassifierHeadFile(PAIR, head.weights, 0.25, 3.0, {"texts": 9})
+    write_classifier_head(ACCEPTANCE, told, tmp_path / "again")
 
-    found = read_head(ACCEPTANCE, tmp_path / "again")
+    found = read_classifier_head(ACCEPTANCE, tmp_path / "again")
 
     assert (found.pair, found.threshold, found.reject_weight, found.trained) == (PAIR, 0.25, 3.0, {"texts": 9})
     assert found.weights.keys() == head.weights.keys()
     assert all(torch.equal(found.weights[name], head.weights[name]) for name in head.weights)
 
 
-def test_weights_are_kept_in_float32(tmp_path: Path, head: HeadFile) -> None:
+def test_weights_are_kept_in_float32(tmp_path: Path, head: ClassifierHeadFile) -> None:
     half = {name: tensor.bfloat16() for name, tensor in head.weights.items()}
-    write_head(ACCEPTANCE, HeadFile(PAIR, half, 0.5), tmp_path / "half")
+    write_classifier_head(ACCEPTANCE, ClassifierHeadFile(PAIR, half, 0.5), tmp_path / "half")
 
-    assert {tensor.dtype for tensor in read_head(ACCEPTANCE, tmp_path / "half").weights.values()} == {torch.float32}
+    assert {tensor.dtype for tensor in read_classifier_head(ACCEPTANCE, tmp_path / "half").weights.values()} == {
+        torch.float32
+    }
 
 
-def test_a_head_is_blocks_of_their_own_and_a_linear_layer(head: HeadFile) -> None:
+def test_a_head_is_blocks_of_their_own_and_a_linear_layer(head: ClassifierHeadFile) -> None:
     x = torch.randn(3, WIDTH, generator=torch.Generator().manual_seed(1))
     weights = {**head.weights, "scale": torch.tensor([0.5])}
     expected = x * 0.5
@@ -84,7 +86,7 @@ def test_the_minimum_of_the_weighted_loss_is_what_calibration_expects() -> None:
     assert float(calibrated(grid[loss.argmin()], weight)) == pytest.approx(label, abs=2e-3)
 
 
-def test_a_head_predicts_a_calibrated_probability(head: HeadFile) -> None:
+def test_a_head_predicts_a_calibrated_probability(head: ClassifierHeadFile) -> None:
     x = torch.randn(1, WIDTH, generator=torch.Generator().manual_seed(1))
     raw = float(acceptance_logits(head.weights, x).softmax(-1)[0, 1])
 
@@ -92,14 +94,14 @@ def test_a_head_predicts_a_calibrated_probability(head: HeadFile) -> None:
     assert AcceptanceHead(head, "it").accepted(x) == pytest.approx(6 * raw / (1 + 5 * raw))
 
 
-def test_of_several_rows_the_surest_counts(head: HeadFile) -> None:
+def test_of_several_rows_the_surest_counts(head: ClassifierHeadFile) -> None:
     x = torch.randn(4, WIDTH, generator=torch.Generator().manual_seed(1))
     alone = [AcceptanceHead(head, "it").accepted(row[None]) for row in x]
 
     assert AcceptanceHead(head, "it").accepted(x) == pytest.approx(max(alone))
 
 
-def test_another_hidden_size_is_refused(head: HeadFile) -> None:
+def test_another_hidden_size_is_refused(head: ClassifierHeadFile) -> None:
     message = (
         "acceptance head runs/h reads hidden states of 6 numbers and the drafter's have 7; train one for this drafter"
     )
@@ -108,7 +110,7 @@ def test_another_hidden_size_is_refused(head: HeadFile) -> None:
 
 
 def test_a_classifier_reads_standardised_features(tmp_path: Path) -> None:
-    file = read_head(LOOKAHEAD, save_tiny_classifier(tmp_path / "c", PAIR, top=2))
+    file = read_classifier_head(LOOKAHEAD, save_tiny_classifier(tmp_path / "c", PAIR, top=2))
     weights = {
         **file.weights,
         "mean": torch.tensor([0.1, 0.2, 1.0, 3.0]),
@@ -118,7 +120,7 @@ def test_a_classifier_reads_standardised_features(tmp_path: Path) -> None:
     inner = (weights["in.weight"] @ x + weights["in.bias"]).clamp_min(0)
     expected = weights["out.weight"] @ inner + weights["out.bias"]
 
-    classifier = LookaheadClassifier(HeadFile(PAIR, weights, 0.5))
+    classifier = LookaheadClassifier(ClassifierHeadFile(PAIR, weights, 0.5))
     assert classifier.top == 2
     assert classifier.accepted((0.6, 0.3), 1.5, 2) == pytest.approx(float(expected.sigmoid()))
     torch.testing.assert_close(lookahead_logits(weights, torch.tensor([[0.6, 0.3, 1.5, 2.0]])), expected)
@@ -155,23 +157,25 @@ def test_a_pair_survives_json() -> None:
     ],
 )
 def test_weights_that_do_not_fit_each_other_are_refused(
-    tmp_path: Path, head: HeadFile, name: str, tensor: torch.Tensor
+    tmp_path: Path, head: ClassifierHeadFile, name: str, tensor: torch.Tensor
 ) -> None:
-    write_head(ACCEPTANCE, HeadFile(PAIR, {**head.weights, name: tensor}, 0.5), tmp_path / "odd")
+    write_classifier_head(ACCEPTANCE, ClassifierHeadFile(PAIR, {**head.weights, name: tensor}, 0.5), tmp_path / "odd")
     with pytest.raises(
         InvalidModelFile, match="holds no acceptance head that can be read: its weights have the shapes"
     ):
-        read_head(ACCEPTANCE, tmp_path / "odd")
+        read_classifier_head(ACCEPTANCE, tmp_path / "odd")
 
 
 @pytest.mark.parametrize(("threshold", "weight"), [(1.5, 6.0), (0.5, 0.0), (float("nan"), 1.0)])
-def test_numbers_that_mean_nothing_are_refused(tmp_path: Path, head: HeadFile, threshold: float, weight: float) -> None:
-    write_head(ACCEPTANCE, HeadFile(PAIR, head.weights, threshold, weight), tmp_path / "odd")
+def test_numbers_that_mean_nothing_are_refused(
+    tmp_path: Path, head: ClassifierHeadFile, threshold: float, weight: float
+) -> None:
+    write_classifier_head(ACCEPTANCE, ClassifierHeadFile(PAIR, head.weights, threshold, weight), tmp_path / "odd")
     with pytest.raises(InvalidModelFile, match="its threshold is"):
-        read_head(ACCEPTANCE, tmp_path / "odd")
+        read_classifier_head(ACCEPTANCE, tmp_path / "odd")
 
 
 def test_one_kind_is_not_read_as_the_other(tmp_path: Path) -> None:
     save_tiny_classifier(tmp_path / "c", PAIR)
     with pytest.raises(ValueError, match=r"no acceptance head at .*c: there is no head.json"):
-        read_head(ACCEPTANCE, tmp_path / "c")
+        read_classifier_head(ACCEPTANCE, tmp_path / "c")

@@ -24,7 +24,7 @@ def test_inside_nothing_is_logged_drawn_or_warned(capfd: pytest.CaptureFixture[s
 
 @pytest.mark.parametrize("verbosity", [logging.INFO, logging.CRITICAL])
 @pytest.mark.parametrize("bars", [True, False])
-def test_afterwards_all_is_as_before_even_behind_an_error(verbosity: int, bars: bool) -> None:
+def test_afterwards_all_is_as_before_even_after_an_error(verbosity: int, bars: bool) -> None:
     found = state()
     logging.set_verbosity(verbosity)
     (logging.enable_progress_bar if bars else logging.disable_progress_bar)()

@@ -108,7 +108,7 @@ def test_a_truncated_file_is_one_clear_sentence_and_leaves_nothing(file: Path, c
     whole = file.read_bytes()
     file.write_bytes(whole[: int(len(whole) * share)])
     with pytest.raises(
-        InvalidModelFile, match=r"tiny\.gguf can't be read; it is corrupt or truncated, get it again"
+        InvalidModelFile, match=r"tiny\.gguf can't be read; it is corrupt or truncated, download it again"
     ) as caught:
         open_model(file)
     assert "\n" not in str(caught.value)

@@ -1,4 +1,4 @@
-"""The runner of an exit adapter: packed, in trees and behind prefixes it says what its rows say alone."""
+"""The runner of an exit adapter: packed, in trees and after prefixes it says what its rows say alone."""
 
 from __future__ import annotations
 

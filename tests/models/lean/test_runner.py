@@ -76,7 +76,7 @@ def test_packed_texts_equal_the_models_own_forward(family: str) -> None:
 
 @pytest.mark.parametrize("family", FAMILIES)
 @pytest.mark.parametrize("plan", [FULL, EXIT, SKIP], ids=["full", "exit", "skip"])
-def test_plans_equal_transformers_modules_behind_a_prefix(family: str, plan: LayerPlan) -> None:
+def test_plans_equal_transformers_modules_after_a_prefix(family: str, plan: LayerPlan) -> None:
     def drafted(runner: Any) -> Any:
         sequence = Sequence(runner)
         finish(sequence.sync(text(19)))
@@ -151,7 +151,7 @@ def test_prompts_longer_than_a_block_of_rows_equal_the_models_own_forward() -> N
         assert off(short.logits, own_logits(tiny_model(family), text(30, 1))) < CLOSE
 
 
-def test_a_wide_tree_behind_more_rows_than_a_block_is_right() -> None:
+def test_a_wide_tree_after_more_rows_than_a_block_is_right() -> None:
     sequence = Sequence(lean("llama"))
     parents = [*chain(BLOCK - 2), *[BLOCK - 3] * 6]
     tokens = text(len(parents), 4)

@@ -102,7 +102,7 @@ def test_a_weight_that_is_no_number_is_named(directory: Path, runner: str, value
 @pytest.mark.parametrize("content", ["", "{", "{'eos_token_id': 3}"])
 def test_a_generation_configuration_that_can_not_be_read_is_not_passed_over(directory: Path, content: str) -> None:
     (directory / "generation_config.json").write_text(content)
-    with pytest.raises(InvalidModelFile, match=r"generation_config\.json is corrupt or truncated, get it again"):
+    with pytest.raises(InvalidModelFile, match=r"generation_config\.json is corrupt or truncated, download it again"):
         open_model(directory)
 
 

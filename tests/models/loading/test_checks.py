@@ -76,7 +76,7 @@ REFUSED: dict[str, tuple[str, dict[str, Any], str]] = {
     "qwen3 next": ("qwen3_next", {**GROUPED, **LINEAR}, f"linear_attention; .*{STATE}"),
     "bert": ("bert", {}, "BertLMHeadModel: attention in both directions"),
     "big bird": ("big_bird", {"is_decoder": True}, "attention_type block_sparse"),
-    "roberta": ("roberta", {"is_decoder": True}, "positions that start behind the padding token's id"),
+    "roberta": ("roberta", {"is_decoder": True}, "positions that start after the padding token's id"),
     "bart": ("bart", BART, "takes no position_ids"),
     "doge": ("doge", GROUPED, "works on its mask itself"),
     "gemma3n": ("gemma3n_text", GEMMA3N, "its layers hand on 4 streams of states"),
@@ -218,7 +218,7 @@ def test_longrope_is_capped_where_it_switches_for_every_layer_type() -> None:
 
 
 @pytest.mark.parametrize(("rope", "limit"), [(LONG, 24), (DYNAMIC, 48)])
-def test_up_to_the_cap_a_text_is_exact_beside_any_other_and_behind_it_is_refused(
+def test_up_to_the_cap_a_text_is_exact_beside_any_other_and_after_it_is_refused(
     rope: dict[str, Any], limit: int
 ) -> None:
     model = tiny_model("llama", max_position_embeddings=48, rope_parameters=rope)
@@ -232,7 +232,7 @@ def test_up_to_the_cap_a_text_is_exact_beside_any_other_and_behind_it_is_refused
 
 
 @pytest.mark.parametrize(("rope", "limit"), [(LONG, 24), (DYNAMIC, 48)])
-def test_behind_the_cap_a_longer_neighbour_would_change_a_text(rope: dict[str, Any], limit: int) -> None:
+def test_after_the_cap_a_longer_neighbour_would_change_a_text(rope: dict[str, Any], limit: int) -> None:
     """Why the cap is there: without it the short text is computed with the long one's frequencies."""
     model = tiny_model("llama", max_position_embeddings=48, rope_parameters=rope)
     runner = HFRunner(model)

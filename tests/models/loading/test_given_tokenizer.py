@@ -80,7 +80,7 @@ def test_a_path_without_a_tokenizer_is_refused(tmp_path: Path) -> None:
     (tmp_path / "tokenizer.json").write_text('{"version": ')
     with pytest.raises(ForerunError, match=r"no tokenizer can be read from .*tokenizer\.json: "):
         as_tokenizer(tmp_path / "tokenizer.json")
-    with pytest.raises(ForerunError, match="is corrupt or truncated, get it again"):
+    with pytest.raises(ForerunError, match="is corrupt or truncated, download it again"):
         as_tokenizer(tmp_path)
     (tmp_path / "notes.txt").write_text("no tokenizer at all")
     with pytest.raises(ForerunError, match=r"notes\.txt"):

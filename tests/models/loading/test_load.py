@@ -165,7 +165,9 @@ def test_damaged_weights_are_one_clear_sentence(directory: Path, share: float) -
     file = directory / "model.safetensors"
     whole = file.read_bytes()
     file.write_bytes(whole[: int(share * len(whole))])
-    with pytest.raises(InvalidModelFile, match="has weights that are corrupt or truncated, get them again") as caught:
+    with pytest.raises(
+        InvalidModelFile, match="has weights that are corrupt or truncated, download them again"
+    ) as caught:
         open_model(directory)
     assert "\n" not in str(caught.value)
 

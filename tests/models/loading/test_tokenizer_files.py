@@ -34,7 +34,9 @@ def test_a_truncated_file_is_named_with_the_place(directory: Path, name: str, sh
     file = directory / name
     whole = file.read_bytes()
     file.write_bytes(whole[: int(share * len(whole))])
-    with pytest.raises(InvalidModelFile, match=rf"{name} is corrupt or truncated, get it again \(.*line ") as caught:
+    with pytest.raises(
+        InvalidModelFile, match=rf"{name} is corrupt or truncated, download it again \(.*line "
+    ) as caught:
         open_model(directory)
     assert "\n" not in str(caught.value)
 

@@ -10,7 +10,7 @@ import pytest
 import torch
 from torch import nn
 
-from forerun.models.packed.changes import SAMPLES, Watch
+from forerun.models.packed.changes import SAMPLES, ChangeDetector
 from forerun.testing import tiny_model
 
 Change = Callable[[Any], object]
@@ -68,7 +68,7 @@ HARMLESS: list[Change] = [
 def test_a_change_is_noticed(prepare: Change, change: Change) -> None:
     model = tiny_model("llama")
     prepare(model)
-    watch = Watch(model)
+    watch = ChangeDetector(model)
     assert not watch.changed()
     change(model)
     assert watch.changed()
@@ -78,7 +78,7 @@ def test_a_change_is_noticed(prepare: Change, change: Change) -> None:
 @pytest.mark.parametrize("change", HARMLESS)
 def test_what_a_forward_does_not_read_is_no_change(change: Change) -> None:
     model = tiny_model("llama")
-    watch = Watch(model)
+    watch = ChangeDetector(model)
     change(model)
     assert not watch.changed()
     assert not watch.changed()
@@ -87,7 +87,7 @@ def test_what_a_forward_does_not_read_is_no_change(change: Change) -> None:
 
 def test_a_patched_class_is_noticed(monkeypatch: pytest.MonkeyPatch) -> None:
     model = tiny_model("llama")
-    watch = Watch(model)
+    watch = ChangeDetector(model)
     kind = type(model.model.layers[0].mlp)
     monkeypatch.setattr(kind, "forward", lambda self, hidden: hidden)
     assert watch.changed()
@@ -107,7 +107,7 @@ def test_a_patched_class_is_noticed(monkeypatch: pytest.MonkeyPatch) -> None:
 @torch.no_grad()
 def test_written_parameters_are_noticed_once(write: Callable[[torch.Tensor], object]) -> None:
     model = tiny_model("llama")
-    watch = Watch(model)
+    watch = ChangeDetector(model)
     assert not watch.written()
     write(model.model.layers[1].mlp.up_proj.weight)
     assert watch.written()
@@ -117,7 +117,7 @@ def test_written_parameters_are_noticed_once(write: Callable[[torch.Tensor], obj
 
 def test_only_a_thorough_look_sees_past_the_counters() -> None:
     model = tiny_model("llama")
-    watch = Watch(model)
+    watch = ChangeDetector(model)
     model.lm_head.weight.data.add_(1)
     assert not watch.written(thoroughly=False)
     assert watch.written()
@@ -125,12 +125,12 @@ def test_only_a_thorough_look_sees_past_the_counters() -> None:
 
 def test_values_of_all_rows_are_looked_at_where_a_parameter_is_small_and_of_many_columns_where_it_is_large() -> None:
     model = nn.Linear(512, 256, bias=False)
-    watch = Watch(model)
+    watch = ChangeDetector(model)
     for column in range(0, 512, 8):
         model.weight.data[:, column : column + 8] += 1
     assert watch.written()
     small = nn.Linear(SAMPLES // 8, 8, bias=False)
-    watch = Watch(small)
+    watch = ChangeDetector(small)
     for row in range(8):
         small.weight.data[row, row % 8] += 1
         assert watch.written()
@@ -141,7 +141,7 @@ def test_weights_that_do_not_lie_together_and_such_of_inference_mode_are_watched
     model = tiny_model("llama")
     model.lm_head.weight = nn.Parameter(torch.randn(32, 97).T)
     in_inference(model)
-    watch = Watch(model)
+    watch = ChangeDetector(model)
     assert not watch.changed()
     assert not watch.written()
     model.lm_head.weight.data.add_(1)
@@ -153,7 +153,7 @@ def test_weights_that_do_not_lie_together_and_such_of_inference_mode_are_watched
 
 def test_a_model_that_trains_is_random_where_something_drops_out() -> None:
     still, dropping = tiny_model("llama"), tiny_model("llama", attention_dropout=0.25)
-    watched, other = Watch(still), Watch(dropping)
+    watched, other = ChangeDetector(still), ChangeDetector(dropping)
     assert watched.random() is other.random() is None
     still.train()
     dropping.train()
@@ -164,7 +164,7 @@ def test_a_model_that_trains_is_random_where_something_drops_out() -> None:
 def test_a_model_is_not_kept_alive_and_a_dead_one_does_not_change() -> None:
     model = tiny_model("llama")
     model.prepare_inputs_for_generation = model.prepare_inputs_for_generation
-    watch = Watch(model)
+    watch = ChangeDetector(model)
     del model
     gc.collect()
     assert watch.model() is None

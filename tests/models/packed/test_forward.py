@@ -40,7 +40,7 @@ def test_a_bias_leaves_out_the_rows_that_sit_out() -> None:
     assert bias is None or bias.shape == (1, 3)
 
 
-def test_a_single_row_behind_a_prefix_needs_no_bias() -> None:
+def test_a_single_row_after_a_prefix_needs_no_bias() -> None:
     assert part(1, committed=5).bias(Pattern(), 0, torch.zeros(1)) is None
 
 

@@ -9,7 +9,14 @@ from torch import Tensor, nn
 from forerun.errors import UnsupportedModel
 from forerun.models.packed.cached_attention import PackedCache
 from forerun.models.packed.forward import Packed
-from forerun.models.packed.layers import Block, Form, Silencer, attention_sublayer, decoder_layers, mlp_sublayers
+from forerun.models.packed.layers import (
+    OutputFormat,
+    SublayerSkipper,
+    WrappedLayer,
+    attention_sublayer,
+    decoder_layers,
+    mlp_sublayers,
+)
 from forerun.models.packed.mask import Pattern
 from forerun.models.packed.plan import LayerPlan
 from forerun.models.packed.runner import HFRunner
@@ -114,7 +121,7 @@ class Pair(nn.Module):
 
 def test_silence_has_the_form_that_the_module_has_when_it_speaks() -> None:
     module, silent = Pair(), True
-    Silencer(module, lambda: silent)
+    SublayerSkipper(module, lambda: silent)
     states = torch.ones(1, 3, 2)
     for out in (module(states), module(hidden_states=states)):
         assert len(out) == 3
@@ -127,13 +134,13 @@ def test_silence_has_the_form_that_the_module_has_when_it_speaks() -> None:
 
 def test_a_silent_projection_has_its_own_width() -> None:
     module = nn.Linear(4, 7)
-    Silencer(module, lambda: True)
+    SublayerSkipper(module, lambda: True)
     for _ in range(2):
         assert torch.equal(module(torch.ones(1, 3, 4)), torch.zeros(1, 3, 7))
 
 
 def test_a_form_is_a_tensor_or_a_tuple() -> None:
-    form, state = Form(), torch.ones(1)
+    form, state = OutputFormat(), torch.ones(1)
     form.learn(state)
     assert form.of(state) is state
     form.learn((state, 1))
@@ -151,7 +158,7 @@ class TupleLayer(nn.Module):
 
 def test_a_skipped_layer_hands_its_input_on_in_its_own_form_from_the_first_call_on() -> None:
     layer = TupleLayer()
-    Block(layer, 0, last=True)
+    WrappedLayer(layer, 0, last=True)
     packed = Packed([], LayerPlan.skip(1, [0], [0]))
     hidden = torch.ones(1, 3, 2)
     for _ in range(2):
@@ -162,7 +169,7 @@ def test_a_skipped_layer_hands_its_input_on_in_its_own_form_from_the_first_call_
 
 def test_a_layer_that_is_not_told_about_the_packed_rows_is_refused() -> None:
     layer = TupleLayer()
-    Block(layer, 0, last=True)
+    WrappedLayer(layer, 0, last=True)
     with pytest.raises(UnsupportedModel, match="doesn't hand its keyword arguments to its layers"):
         layer(torch.ones(1, 3, 2))
 
@@ -194,7 +201,7 @@ def test_a_modules_hooks_are_silent_with_it() -> None:
     module.register_forward_pre_hook(lambda module, args: (args[0] * 2,))
     states = torch.randn(1, 3, 2)
     expected = module(states)
-    Silencer(module, lambda: silent)
+    SublayerSkipper(module, lambda: silent)
     assert torch.equal(module(states), expected)
     silent = True
     assert not module(states).any()
@@ -212,7 +219,7 @@ def test_a_skipped_layers_hooks_are_skipped_with_it() -> None:
 
 def test_a_layer_whose_attention_asks_a_cache_needs_a_mask() -> None:
     layer = TupleLayer()
-    Block(layer, 0, last=True, own_mask=Pattern())
+    WrappedLayer(layer, 0, last=True, own_mask=Pattern())
     with pytest.raises(UnsupportedModel, match="doesn't hand its mask to its layers"):
         layer(torch.ones(1, 3, 2), cache=PackedCache(Packed([])))
     with pytest.raises(UnsupportedModel, match="nor a cache"):
@@ -221,21 +228,21 @@ def test_a_layer_whose_attention_asks_a_cache_needs_a_mask() -> None:
 
 def test_a_layer_that_gets_its_states_by_name_is_refused() -> None:
     layer = TupleLayer()
-    Block(layer, 0, last=True)
+    WrappedLayer(layer, 0, last=True)
     with pytest.raises(UnsupportedModel, match="as their first argument"):
         layer(states=torch.ones(1, 3, 2), packed=Packed([]))
 
 
 def test_a_layer_with_several_streams_of_states_is_refused() -> None:
     layer = TupleLayer()
-    Block(layer, 0, last=True)
+    WrappedLayer(layer, 0, last=True)
     with pytest.raises(UnsupportedModel, match="hand on 4 streams of states"):
         layer(torch.ones(4, 1, 3, 2), packed=Packed([]))
 
 
 def test_a_layer_with_two_windows_is_refused() -> None:
     layer = TupleLayer()
-    Block(layer, 0, last=True, own_mask=Pattern(window=3))
+    WrappedLayer(layer, 0, last=True, own_mask=Pattern(window=3))
     with pytest.raises(UnsupportedModel, match="two masks, both more than causal"):
         layer(torch.ones(1, 3, 2), Pattern(chunk=2), cache=PackedCache(Packed([])))
 
@@ -246,5 +253,5 @@ def test_a_layer_without_known_sublayers_says_so_and_runs() -> None:
             return hidden + 1
 
     layer = Nameless()
-    assert "Nameless has no attention under any of the names" in Block(layer, 0, last=True).unskippable
+    assert "Nameless has no attention under any of the names" in WrappedLayer(layer, 0, last=True).unskippable
     assert torch.equal(layer(torch.ones(1, 3, 2), packed=Packed([])), torch.full((1, 3, 2), 2.0))

@@ -168,7 +168,7 @@ def test_a_post_norm_opt_runs_whole_and_refuses_plans() -> None:
     assert off(finish(Sequence(runner).forward(text(9))).logits, own_logits(model, text(9))) < 1e-4
     runner.check_plan(FULL)
     for plan in (LayerPlan.early_exit(2, 4), LayerPlan.skip(4, mlp=[1])):
-        with pytest.raises(UnsupportedModel, match="normalise behind their residual additions"):
+        with pytest.raises(UnsupportedModel, match="normalise after their residual additions"):
             runner.check_plan(plan)
 
 

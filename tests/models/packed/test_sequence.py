@@ -25,14 +25,14 @@ SKIP = LayerPlan.skip(4, attention=[1], mlp=[2])
 
 @pytest.fixture
 def sequence(runner: HFRunner) -> Sequence:
-    """A sequence behind a prefix of ten tokens."""
+    """A sequence after a prefix of ten tokens."""
     sequence = Sequence(runner)
     finish(sequence.sync(text(10)))
     return sequence
 
 
 def next_rows(sequence: Sequence) -> Tensor:
-    """The logits behind the prefix and one more token, computed on the prefix's own keys and values."""
+    """The logits after the prefix and one more token, computed on the prefix's own keys and values."""
     rows: Rows = finish(sequence.complete([3], [ROOT]))
     sequence.drop()
     return rows.logits

@@ -27,7 +27,7 @@ def test_a_write_gives_all_slots_up_to_its_end() -> None:
     assert (held(keys), held(values)) == ([1, 2, 3], [11, 12, 13])
 
 
-def test_a_write_over_old_slots_forgets_what_came_behind() -> None:
+def test_a_write_over_old_slots_forgets_what_came_after() -> None:
     store = LayerStore(1, 8)
     store.write(0, 0, rows(1, 2, 3, 4), rows(1, 2, 3, 4))
     keys, _ = store.write(0, 1, rows(9), rows(9))

@@ -127,7 +127,7 @@ def test_turns_take_the_openings_in_turn(engine: Engine, tmp_path: Path) -> None
         assert set(one["prompt"].removeprefix(opening)) <= set("abcde ")
 
 
-def test_the_model_goes_on_behind_the_opening(engine: Engine, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_the_model_goes_on_after_the_opening(engine: Engine, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     asked: list[list[int]] = []
     each = Engine.each
 
@@ -172,7 +172,7 @@ def test_an_excluded_text_is_known_with_its_opening(engine: Engine, tmp_path: Pa
     assert not {one["prompt"].upper() for one in prompts(tmp_path / "some.jsonl")} & unwanted
 
 
-def test_the_blank_behind_an_opening_stays_where_a_tokenizer_drops_leading_blanks(tmp_path: Path) -> None:
+def test_the_blank_after_an_opening_stays_where_a_tokenizer_drops_leading_blanks(tmp_path: Path) -> None:
     words = {"<end>": 0, "<user>": 1, "\u2581say": 2, "\u2581so": 3, "\u2581or": 4, "\u2581not": 5}
     inner = Tokenizer(models.WordLevel(words, unk_token="\u2581say"))
     inner.pre_tokenizer = pre_tokenizers.Metaspace()

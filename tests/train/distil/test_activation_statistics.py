@@ -8,7 +8,7 @@ import pytest
 import torch
 
 from forerun.testing import tiny_model
-from forerun.train.distil.activation_statistics import Stirred, stirred
+from forerun.train.distil.activation_statistics import ActivationStatistics, collect_statistics
 
 from ..adapting import answered, base
 
@@ -16,17 +16,17 @@ TEXTS = [one.ids for one in answered()]
 
 
 @pytest.fixture(scope="module")
-def seen() -> Stirred:
-    return stirred(base(), TEXTS, lambda: None)
+def seen() -> ActivationStatistics:
+    return collect_statistics(base(), TEXTS, lambda: None)
 
 
-def test_there_is_an_energy_for_each_group_and_neuron_of_each_layer(seen: Stirred) -> None:
+def test_there_is_an_energy_for_each_group_and_neuron_of_each_layer(seen: ActivationStatistics) -> None:
     assert [len(one) for one in seen.groups] == [2] * 4
     assert [len(one) for one in seen.neurons] == [48] * 4
     assert all((one > 0).all() for one in (*seen.groups, *seen.neurons))
 
 
-def test_directions_span_the_stream_and_the_strongest_come_first(seen: Stirred) -> None:
+def test_directions_span_the_stream_and_the_strongest_come_first(seen: ActivationStatistics) -> None:
     turn = seen.directions
     torch.testing.assert_close(turn.mT @ turn, torch.eye(32), atol=1e-4, rtol=0)
     with torch.no_grad():
@@ -44,7 +44,7 @@ def silenced(model: Any, layer: int, neuron: int, group: int) -> Any:
 
 
 def test_what_nothing_passes_through_has_no_energy() -> None:
-    seen = stirred(silenced(tiny_model("llama"), 2, 5, 1), TEXTS[:2], lambda: None)
+    seen = collect_statistics(silenced(tiny_model("llama"), 2, 5, 1), TEXTS[:2], lambda: None)
     assert seen.neurons[2][5] == 0
     assert seen.groups[2][1] == 0
     assert int((seen.neurons[2] == 0).sum()) == 1
@@ -55,7 +55,7 @@ def test_the_model_is_left_as_it_was_and_each_text_ticks() -> None:
     model = tiny_model("llama")
     before = {name: value.clone() for name, value in model.state_dict().items()}
     ticks: list[int] = []
-    stirred(model, TEXTS[:3], lambda: ticks.append(1))
+    collect_statistics(model, TEXTS[:3], lambda: ticks.append(1))
     assert len(ticks) == 3
     assert all(torch.equal(value, before[name]) for name, value in model.state_dict().items())
     assert not any(module._forward_pre_hooks for module in model.modules())

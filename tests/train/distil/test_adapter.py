@@ -16,7 +16,8 @@ from forerun.train.distil import loop as module
 from forerun.train.distil.adapter import new_adapter, shape_like
 from forerun.train.distil.data import DistilData
 from forerun.train.distil.frozen import frozen_of
-from forerun.train.distil.loop import DistilRecipe, Training, acceptance
+from forerun.train.distil.loop import Training, acceptance
+from forerun.train.distil.recipe import DistilRecipe
 
 from ..adapting import KINDS, LAYERS, QUICK, adapter_of, answered, base, everything, frozen, shape, store_of, training
 from ..runs import same

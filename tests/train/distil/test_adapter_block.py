@@ -76,7 +76,7 @@ def test_rows_that_no_draft_could_have_here_are_numbers_nonetheless() -> None:
     assert all(out.isfinite().all() for out in outs)
 
 
-def test_texts_of_a_batch_and_rows_behind_do_not_touch_each_other() -> None:
+def test_texts_of_a_batch_and_rows_after_them_do_not_touch_each_other() -> None:
     adapter, tokens = random_adapter(), normal(2, 6, WIDTH, seed=3)
     states = [normal(2, 6, WIDTH, seed=seed) for seed in range(2)]
     both = passes(adapter, states, tokens)

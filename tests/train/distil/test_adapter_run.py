@@ -1,4 +1,4 @@
-"""A whole run: what it writes, what it refuses, and that kills cost no more than the steps behind a checkpoint."""
+"""A whole run: what it writes, what it refuses, and that kills cost no more than the steps after a checkpoint."""
 
 from __future__ import annotations
 
@@ -157,7 +157,7 @@ def test_another_run_does_not_go_on_with_this_one(
     killed_at(3, partial(trained, run), monkeypatch)
     with pytest.raises(ValueError, match=r"the run at .*adapter.part had another (recipe|data|shape)"):
         trained(replace(run, resume=True, **changes))
-    with pytest.raises(ValueError, match=r"an interrupted run is at .*; go on with --resume, or remove it"):
+    with pytest.raises(ValueError, match=r"an interrupted run is at .*; continue it with --resume, or remove it"):
         trained(run)
     trained(replace(run, resume=True))
 
@@ -189,7 +189,7 @@ def test_a_full_disk_is_told_and_the_run_can_go_on(tmp_path: Path, monkeypatch: 
     run = a_run(tmp_path / "adapter")
     with monkeypatch.context() as patched:
         patched.setattr(distil_module, "save_file", full)
-        with pytest.raises(ValueError, match=r"no space left to write to .*--resume goes on from checkpoint-2"):
+        with pytest.raises(ValueError, match=r"no space left to write to .*--resume continues from checkpoint-2"):
             trained(run)
     assert not run.output.exists()
     trained(replace(run, resume=True))

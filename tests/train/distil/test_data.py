@@ -54,7 +54,7 @@ def test_a_batch_holds_the_models_states_of_each_text(data: DistilData, exit_lay
             assert not held[row, length:].any()
 
 
-def test_the_rows_behind_which_an_answers_token_stands_are_learnt(data: DistilData) -> None:
+def test_the_rows_after_which_an_answers_token_stands_are_learnt(data: DistilData) -> None:
     (batch,) = data.batches(10_000)
     for row, example in enumerate(sorted(answered(), key=lambda one: (len(one.ids), one.ids))):
         expected = range(example.start - 1, len(example.ids) - 1)

@@ -12,7 +12,7 @@ from torch import Tensor
 from forerun.errors import UnsupportedModel, UnsupportedOption
 from forerun.models.files.draft_shape import DraftShape
 from forerun.testing import FAMILIES, tiny_model
-from forerun.train.distil.activation_statistics import stirred
+from forerun.train.distil.activation_statistics import collect_statistics
 from forerun.train.distil.draft_init import Cut, check_cut, narrower, new_draft
 
 from ..adapting import answered
@@ -28,7 +28,7 @@ def whole(config: Any, **changes: int) -> DraftShape:
 
 def cut_of(model: Any, layers: tuple[int, ...] = (0, 1, 2, 3), **changes: int) -> Any:
     cut = Cut(whole(model.config, layers=len(layers), **changes), layers)
-    seen = stirred(model, TEXTS, lambda: None) if narrower(cut.shape, model.config) else None
+    seen = collect_statistics(model, TEXTS, lambda: None) if narrower(cut.shape, model.config) else None
     return new_draft(model, cut, seen)
 
 
@@ -113,7 +113,7 @@ def test_heads_and_neurons_that_carry_nothing_are_the_first_to_go() -> None:
 def test_keeping_what_matters_beats_keeping_what_does_not() -> None:
     model = tiny_model("llama")
     shape = Cut(whole(model.config, width=24, mlp=32), (0, 1, 2, 3))
-    seen = stirred(model, TEXTS, lambda: None)
+    seen = collect_statistics(model, TEXTS, lambda: None)
     weakest = replace(seen, directions=seen.directions.flip(-1), neurons=tuple(-one for one in seen.neurons))
 
     def off(kept: Any) -> float:

@@ -21,8 +21,9 @@ from forerun.models.loading.load import Module
 from forerun.testing import VOCABULARY
 from forerun.train.distil.draft_init import Cut
 from forerun.train.distil.draft_run import DraftStudent, train_draft
-from forerun.train.distil.loop import DistilRecipe, Progress
+from forerun.train.distil.loop import Progress
 from forerun.train.distil.loss import Chosen
+from forerun.train.distil.recipe import DistilRecipe
 from forerun.train.distil.run import DistilReport, DistilRun
 
 from ..adapting import LAYERS, answered, base, engine, frozen, identity, killed_at, run_to, store_of

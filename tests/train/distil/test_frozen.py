@@ -55,7 +55,7 @@ def test_a_final_norm_without_weights_is_refused_in_words() -> None:
         frozen_of(model)
 
 
-def test_a_model_that_does_more_behind_its_last_layer_is_refused() -> None:
+def test_a_model_that_does_more_after_its_last_layer_is_refused() -> None:
     model = tiny_model("llama")
 
     class Turned(nn.Module):

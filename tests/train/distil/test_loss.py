@@ -21,15 +21,15 @@ from forerun.drafters.chain import next_step
 from forerun.models.files.adapter import write_adapter
 from forerun.models.lean.adapter_runner import AdapterRunner
 from forerun.models.lean.runner import LeanRunner
-from forerun.models.packed.pool import Pool
+from forerun.models.packed.pool import SequencePool
 from forerun.models.packed.runner import HFRunner
 from forerun.models.packed.sequence import Sequence
 from forerun.testing import VOCABULARY, tiny_model
 from forerun.train.data.examples import Example
 from forerun.train.distil.adapter_block import ExitAdapter
 from forerun.train.distil.data import DistilBatch, DistilData
-from forerun.train.distil.loop import DistilRecipe
 from forerun.train.distil.loss import Chosen, chain_hits, distil_loss, target_rows
+from forerun.train.distil.recipe import DistilRecipe
 
 from ..adapting import (
     KINDS,
@@ -84,7 +84,7 @@ def drafted_rows(
         return replace(step, tokens=(ids[len(context.ids) + len(drafted)],))
 
     monkeypatch.setattr(chain, "next_step", told)
-    pool = Pool(AdapterRunner(file_of(adapter), runner), drafting=True)
+    pool = SequencePool(AdapterRunner(file_of(adapter), runner), drafting=True)
     target = Sequence(runner)
     drafter = exit_adapter.KINDS[adapter.shape.inputs](target, pool, adapter.shape.exit_layer)
     rows: dict[tuple[int, int], Tensor] = {}
@@ -216,7 +216,7 @@ def skilled(data: dict[int, DistilData]) -> dict[tuple[str, int], ExitAdapter]:
 
 
 def accepted(engine: Engine, ids: tuple[int, ...], length: int) -> int:
-    """How many tokens of the draft behind the first `length` of ids are accepted."""
+    """How many tokens of the draft after the first `length` of ids are accepted."""
     context = Context(list(ids[: length - 1]), Seeded(0), max_new_tokens=DEEP + 2)
     rounds = drive(engine.rounds(context))
     prefill, round = next(rounds), next(rounds)
@@ -234,7 +234,7 @@ def test_chain_hits_are_what_decoding_accepts(
     tmp_path: Path,
 ) -> None:
     adapter = skilled[inputs, exit_layer]
-    # a draft begins behind the token of the prefill at the earliest
+    # a draft begins after the token of the prefill at the earliest
     texts = [replace(one, start=one.start + 1) for one in answered()]
     batch = one_batch(replace(data[exit_layer], examples=texts))
     with torch.no_grad():

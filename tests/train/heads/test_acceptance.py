@@ -7,8 +7,9 @@ import pytest
 import torch
 
 from forerun.models.files.classifier_heads import depth_of
-from forerun.train.heads.acceptance import HeadRecipe, cross_entropy, fit, joined, predicted, weighted_loss
+from forerun.train.heads.acceptance import cross_entropy, fit, joined, predicted, weighted_loss
 from forerun.train.heads.acceptance_data import Drafted
+from forerun.train.heads.recipes import HeadRecipe
 
 QUICK = HeadRecipe(depth=1, epochs=12, rows=64, learning_rate=3e-3)
 

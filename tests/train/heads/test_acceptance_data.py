@@ -36,7 +36,7 @@ def example(answer: Sequence[int], prompt: Sequence[int] = (1, 2, 3)) -> Example
 
 def examined(built: Engine, one: Example, sampling: Sampling, mixing: float, seed: int) -> Drafted:
     async def source() -> AsyncGenerator[Drafted]:
-        with built.lent(one.ids) as (target, drafter):
+        with built.borrow(one.ids) as (target, drafter):
             yield await examine(target, drafter, one, sampling, mixing, Seeded(seed))
 
     return next(drive(source()))
@@ -62,7 +62,7 @@ def test_labels_are_the_chances_of_acceptance_of_what_was_drawn(pair: tuple[Any,
 
 
 def test_each_label_is_of_its_own_place(pair: tuple[Any, Any]) -> None:
-    """Greedy laws are points: a label is 1 where both argmaxes agree behind the answer's own tokens."""
+    """Greedy laws are points: a label is 1 where both argmaxes agree after the answer's own tokens."""
     one = example([4, 0, 2, 3, 1, 1, 4])
     best = [laws(model, one.ids).argmax(-1) for model in pair]
     agree = [float(best[0][i] == best[1][i]) for i in range(one.start - 1, len(one.ids) - 1)]
@@ -93,7 +93,7 @@ def test_mixing_keeps_tokens_of_the_answer_and_learns_from_the_others(pair: tupl
     assert sum(counts) / 6 == pytest.approx(same + (40 - same) / 2, abs=6)
 
 
-def test_states_behind_kept_tokens_see_them(pair: tuple[Any, Any]) -> None:
+def test_states_after_kept_tokens_see_them(pair: tuple[Any, Any]) -> None:
     """With the same draws, mixing changes the text that the drafter reads, and so its states."""
     one = example([4, 0, 2, 3, 4, 0])
     plain = examined(engine(pair), one, Sampling(), 0.0, 0)

@@ -13,11 +13,11 @@ import torch
 from forerun import Engine, load
 from forerun.core.values import Sampling
 from forerun.errors import UnsupportedOption
-from forerun.models.files.classifier_heads import ACCEPTANCE, read_head
+from forerun.models.files.classifier_heads import ACCEPTANCE, read_classifier_head
 from forerun.testing import save_tiny_adapter, tiny_model
 from forerun.train.data.examples import Example
-from forerun.train.heads.acceptance import HeadRecipe
 from forerun.train.heads.acceptance_run import HeadRun, train_head
+from forerun.train.heads.recipes import HeadRecipe
 
 TOKENS = 16
 QUICK = HeadRecipe(depth=1, epochs=12, rows=64, learning_rate=3e-3)
@@ -73,7 +73,7 @@ def test_a_head_of_a_predictable_pair_beats_the_constant_held_out(trained: Any) 
 
 
 def test_the_threshold_is_the_training_s_and_in_the_file(trained: Any) -> None:
-    file = read_head(ACCEPTANCE, Path(trained.output))
+    file = read_classifier_head(ACCEPTANCE, Path(trained.output))
 
     assert file.threshold == pytest.approx(trained.h)
     assert 0 < trained.h < 1
@@ -111,7 +111,7 @@ def test_an_exit_adapter_gets_a_head_of_its_own(
     )
     report = train_head(run, built, silent)
 
-    file = read_head(ACCEPTANCE, tmp_path / "head")
+    file = read_classifier_head(ACCEPTANCE, tmp_path / "head")
     assert file.pair == built.pair
     assert file.weights["out.weight"].shape == (2, 32)
     assert report.cross_entropy <= report.constant + 1e-3

@@ -11,9 +11,10 @@ import torch
 from forerun.core.cost import Cost, Costs, Point
 from forerun.core.identity import Identity, Pair
 from forerun.core.values import Signals
-from forerun.models.files.classifier_heads import LOOKAHEAD, LookaheadClassifier, read_head
+from forerun.models.files.classifier_heads import LOOKAHEAD, LookaheadClassifier, read_classifier_head
 from forerun.traces.read import Position, Trace, TracedAnswer, TraceHeader
-from forerun.train.heads.disco import DiscoRecipe, DiscoRun, fit_classifier, steps_of, train_disco
+from forerun.train.heads.disco import DiscoRun, fit_classifier, steps_of, train_disco
+from forerun.train.heads.recipes import DiscoRecipe
 
 PAIR = Pair(Identity("llama", 4, 32, 97, "0" * 16), "self up to layer 2")
 HEADER = TraceHeader(
@@ -62,7 +63,7 @@ def test_a_classifier_beats_the_constant_held_out(tmp_path: Path) -> None:
 
     assert report.cross_entropy < 0.9 * report.constant
     assert (report.answers, report.held_out) == (24, 6)
-    classifier = LookaheadClassifier(read_head(LOOKAHEAD, tmp_path / "classifier"))
+    classifier = LookaheadClassifier(read_classifier_head(LOOKAHEAD, tmp_path / "classifier"))
     sure, unsure = (classifier.accepted(one.top[:2], one.entropy, 2) for one in (signals(0.9), signals(0.3)))
     assert (sure, unsure) == (pytest.approx(0.95, abs=0.12), pytest.approx(0.3, abs=0.15))
     assert unsure < report.tau < sure
@@ -70,7 +71,7 @@ def test_a_classifier_beats_the_constant_held_out(tmp_path: Path) -> None:
 
 def test_what_was_trained_is_in_the_file(tmp_path: Path) -> None:
     report = train_disco(run(tmp_path))
-    file = read_head(LOOKAHEAD, tmp_path / "classifier")
+    file = read_classifier_head(LOOKAHEAD, tmp_path / "classifier")
 
     assert file.pair == PAIR
     assert file.threshold == report.tau

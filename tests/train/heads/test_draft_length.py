@@ -4,7 +4,7 @@ import pytest
 
 from forerun.train.heads.draft_length import THRESHOLDS, best_threshold, drafts_of, time_per_token
 
-# the rule reads 0.9, 0.6, 0.3 behind three tokens that are accepted with 0.8, 0.5, 0.5
+# the rule reads 0.9, 0.6, 0.3 after three tokens that are accepted with 0.8, 0.5, 0.5
 ONE = ([0.9, 0.6, 0.3], [0.8, 0.5, 0.5])
 
 

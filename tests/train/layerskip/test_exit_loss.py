@@ -25,7 +25,7 @@ def loss_of(model: Any, weights: dict[int, float], **options: Any) -> Tensor:
 
 
 def by_hand(model: Any, weights: dict[int, float]) -> float:
-    """The same from models that are cut behind each exit, their logits shifted against the labels."""
+    """The same from models that are cut after each exit, their logits shifted against the labels."""
     total = 0.0
     layers = decoder_layers(model)
     for layer, weight in weights.items():
@@ -51,7 +51,7 @@ def test_learnt_rows_are_those_before_a_learnt_token() -> None:
 
 
 @pytest.mark.parametrize("family", sorted(FAMILIES))
-def test_the_loss_is_that_of_models_cut_behind_each_exit(family: str) -> None:
+def test_the_loss_is_that_of_models_cut_after_each_exit(family: str) -> None:
     model = tiny_model(family)
 
     with torch.no_grad():

@@ -11,7 +11,7 @@ from forerun.engine.stats import Stats
 from forerun.testing import tiny_model
 from forerun.train.data.examples import Example
 from forerun.train.layerskip import sweet_spot
-from forerun.train.layerskip.sweet_spot import default_exits, places, prompt_of
+from forerun.train.layerskip.sweet_spot import default_exits, measure_exits, prompt_of
 
 PROMPTS = ((1, 2, 3), (7, 8, 9, 10))
 
@@ -22,7 +22,7 @@ def engine() -> forerun.Engine:
 
 
 def silent_engine() -> forerun.Engine:
-    """A model whose last two layers add nothing: an exit behind layer 2 is always right."""
+    """A model whose last two layers add nothing: an exit after layer 2 is always right."""
     model = tiny_model("llama")
     for layer in model.model.layers[2:]:
         layer.self_attn.o_proj.weight.data.zero_()
@@ -32,7 +32,7 @@ def silent_engine() -> forerun.Engine:
 
 def test_there_is_a_place_for_every_exit_and_length(engine: forerun.Engine) -> None:
     ticks: list[int] = []
-    found = places(engine, PROMPTS, (1, 3), (1, 2, 4), max_new_tokens=12, tick=lambda: ticks.append(1))
+    found = measure_exits(engine, PROMPTS, (1, 3), (1, 2, 4), max_new_tokens=12, tick=lambda: ticks.append(1))
 
     assert [(one.exit_layer, one.length) for one in found] == [(e, d) for e in (1, 3) for d in (1, 2, 4)]
     assert len(ticks) == len(PROMPTS) * 2
@@ -47,7 +47,7 @@ def test_there_is_a_place_for_every_exit_and_length(engine: forerun.Engine) -> N
 
 
 def test_an_exit_that_is_always_right_is_accepted_throughout() -> None:
-    (found,) = places(silent_engine(), PROMPTS, (2,), (3,), max_new_tokens=13)
+    (found,) = measure_exits(silent_engine(), PROMPTS, (2,), (3,), max_new_tokens=13)
 
     assert found.acceptance == 1
     assert found.acceptance_per_position == (1.0, 1.0, 1.0)
@@ -89,7 +89,7 @@ def test_speedups_are_medians_of_pairs_and_costs_are_sums(
     pair = answer(6, [plain_round()] * 6), answer(6, [drafted_round()] * 2)
     other = answer(6, [plain_round()] * 6), answer(6, [drafted_round()] * 2, ids=(1, 3))
     scripted(monkeypatch, engine, [pair, other, pair])
-    (found,) = places(engine, [(1, 2)] * 3, (2,), (3,), max_new_tokens=7)
+    (found,) = measure_exits(engine, [(1, 2)] * 3, (2,), (3,), max_new_tokens=7)
 
     assert found.speedup == pytest.approx(2)  # of 2, 4 and 1
     assert found.tokens_per_second == pytest.approx(20)
@@ -104,11 +104,11 @@ def test_speedups_are_medians_of_pairs_and_costs_are_sums(
 def test_an_answer_of_one_token_has_no_speed(engine: forerun.Engine, monkeypatch: pytest.MonkeyPatch) -> None:
     full = answer(6, [plain_round()] * 6), answer(6, [drafted_round()] * 2)
     scripted(monkeypatch, engine, [(answer(0, []), answer(0, [])), full])
-    assert places(engine, [(1, 2)] * 2, (2,), (3,), max_new_tokens=7)[0].prompts == 1
+    assert measure_exits(engine, [(1, 2)] * 2, (2,), (3,), max_new_tokens=7)[0].prompts == 1
 
     scripted(monkeypatch, engine, [(answer(0, []), answer(0, []))])
     with pytest.raises(ValueError, match="no answer had a second token"):
-        places(engine, [(1, 2)], (2,), (3,), max_new_tokens=7)
+        measure_exits(engine, [(1, 2)], (2,), (3,), max_new_tokens=7)
 
 
 @pytest.mark.parametrize(
@@ -123,7 +123,7 @@ def test_what_can_not_be_drafted_is_refused(
     engine: forerun.Engine, exits: tuple[int, ...], lengths: tuple[int, ...], options: dict[str, Any], sentence: str
 ) -> None:
     with pytest.raises(ValueError, match=sentence):
-        places(engine, PROMPTS, exits, lengths, max_new_tokens=4, drafter_options=options)
+        measure_exits(engine, PROMPTS, exits, lengths, max_new_tokens=4, drafter_options=options)
 
 
 @pytest.mark.parametrize(("layers", "exits"), [(2, (1,)), (4, (1, 2)), (30, (4, 8, 10, 15)), (32, (4, 8, 11, 16))])

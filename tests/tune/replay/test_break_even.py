@@ -7,7 +7,7 @@ import random
 import pytest
 
 from forerun.traces.read import Trace
-from forerun.tune.replay.break_even import MOST_C, BreakEven, bills, break_even, lower, ratios, sentences
+from forerun.tune.replay.break_even import MOST_C, BreakEven, break_even, lower, ratios, round_totals, sentences
 from forerun.tune.replay.report import best_of, fixed_lengths
 from forerun.tune.replay.round_costs import constant
 from forerun.tune.replay.simulate import Replay
@@ -21,8 +21,10 @@ WRONG_AND_RIGHT = tree_by_hand([(0, 1)] * 12, depth=1)
 
 def random_trace(seed: int) -> Trace:
     dice = random.Random(seed)
-    places = [(chain, min(3, chain + dice.randint(0, 2))) for chain in (dice.choice((0, 0, 1, 2)) for _ in range(40))]
-    return tree_by_hand(places, width=3, depth=3, left=2)
+    draft_points = [
+        (chain, min(3, chain + dice.randint(0, 2))) for chain in (dice.choice((0, 0, 1, 2)) for _ in range(40))
+    ]
+    return tree_by_hand(draft_points, width=3, depth=3, left=2)
 
 
 def best(trace: Trace, c: float, rows: float, branches: bool) -> float:
@@ -44,8 +46,8 @@ def test_lines_are_compared_between_their_crossings() -> None:
 
 
 def test_a_bill_counts_what_a_length_takes() -> None:
-    # 12 tokens behind the first: 6 rounds of a level of 2 nodes give 2 tokens each
-    plain, one = bills(WRONG_AND_RIGHT, branches=True)
+    # 12 tokens after the first: 6 rounds of a level of 2 nodes give 2 tokens each
+    plain, one = round_totals(WRONG_AND_RIGHT, branches=True)
 
     assert (plain.verifications, plain.rows, plain.forwards, plain.further) == pytest.approx((12, 0, 0, 0))
     assert (one.verifications, one.rows, one.forwards, one.further) == pytest.approx((6, 12, 6, 0))
@@ -53,10 +55,10 @@ def test_a_bill_counts_what_a_length_takes() -> None:
 
 
 def test_rows_of_the_drafters_forwards_are_counted_beyond_their_first() -> None:
-    # width 2: the second level's forward has 2 rows, and one of 3 rows behind it comes to nothing
+    # width 2: the second level's forward has 2 rows, and one of 3 rows after it comes to nothing
     trace = tree_by_hand([(0, 0)] * 4, depth=2, left=3)
-    two = bills(trace, branches=True)[2]
-    # behind tokens 1, 2 there is room for 2 levels, behind token 3 for 1, behind token 4 for none
+    two = round_totals(trace, branches=True)[2]
+    # after tokens 1, 2 there is room for 2 levels, after token 3 for 1, after token 4 for none
     assert (two.verifications, two.rows, two.forwards) == pytest.approx((4, 4 + 4 + 2, 2 + 2 + 1))
     assert two.further == pytest.approx(1 + 1)
 

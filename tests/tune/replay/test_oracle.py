@@ -29,11 +29,11 @@ def random_trace(seed: int, answers: int = 3, length: int = 12) -> Replay:
     draw = random.Random(seed)
     made = []
     for _ in range(answers):
-        places = []
+        draft_points = []
         for known in range(1, length):
             drafted = min(4, length - known - 1)
-            places.append((draw.randint(0, drafted), [draw.random() for _ in range(drafted)]))
-        made.append(places)
+            draft_points.append((draw.randint(0, drafted), [draw.random() for _ in range(drafted)]))
+        made.append(draft_points)
     return Replay(by_hand(*made), constant(0.3) if seed % 2 else steep())
 
 

@@ -22,12 +22,12 @@ def telling(seed: int = 0, bound: float = 0.5) -> Trace:
     draw = random.Random(seed)
     answers = []
     for _ in range(8):
-        places = []
+        draft_points = []
         for known in range(1, 20):
             confidences = [draw.random() for _ in range(min(4, 20 - known - 1))]
             agreed = next((i for i, one in enumerate(confidences) if one < bound), len(confidences))
-            places.append((agreed, confidences))
-        answers.append(places)
+            draft_points.append((agreed, confidences))
+        answers.append(draft_points)
     return by_hand(*answers)
 
 

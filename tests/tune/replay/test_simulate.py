@@ -134,7 +134,7 @@ def test_an_end_of_sequence_ends_drafts_and_answers_as_in_the_real_run(tmp_path:
 
 
 def test_counts_and_time_follow_from_agreement_and_costs() -> None:
-    # positions behind tokens 1 to 6 of an answer of 7; the drafts of the last two are cut by the room
+    # positions after tokens 1 to 6 of an answer of 7; the drafts of the last two are cut by the room
     trace = by_hand([(2, [0.9] * 4), (0, [0.9] * 4), (1, [0.9] * 4), (1, [0.9] * 2), (0, [0.9]), (0, [])])
     found = Replay(trace, constant(0.25)).policy(lambda: Fixed(3))
     # 3 drafted, 2 accepted: 4 known; 2 drafted (that is all), 1 accepted: 6 known; nothing drafted: 7 known
@@ -322,7 +322,7 @@ def test_a_replay_counts_the_forwards_that_the_drafter_made(trees: tuple[forerun
     made: list[int] = []
 
     class Counting(LengthPolicy):
-        """Reads off, behind each round, how many forwards the running drafter made for it."""
+        """Reads off, after each round, how many forwards the running drafter made for it."""
 
         def should_stop(self, steps: Any) -> bool:
             return len(steps) >= 5

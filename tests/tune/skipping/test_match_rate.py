@@ -13,7 +13,7 @@ from forerun.tune.skipping.match_rate import (
     PlanCost,
     Proxy,
     Recorded,
-    damages,
+    harms,
     measure_plan_cost,
     record,
     time_per_token,
@@ -67,7 +67,7 @@ def test_a_match_rate_is_the_share_of_tokens_whose_first_draft_is_right(
     right = total = 0
     for answer in answers:
         for place in range(answer.start, len(answer.ids)):
-            # the prompt's last token is pending behind a prefill, so the first new token is the target's own
+            # the prompt's last token is pending after a prefill, so the first new token is the target's own
             before = list(answer.ids[:place])
             drafted = _first_draft(drafting, before)
             right += drafted == answer.ids[place]
@@ -80,7 +80,7 @@ def _first_draft(engine: forerun.Engine, ids: list[int]) -> int:
     from forerun.core.drive import drive
     from forerun.core.values import Context, Sampling
 
-    with engine.lent(ids) as (target, drafter):
+    with engine.borrow(ids) as (target, drafter):
 
         async def steps() -> object:
             await target.sync(ids[:-1])
@@ -98,9 +98,9 @@ def test_rates_do_not_depend_on_what_was_asked_before(engine: forerun.Engine, an
     assert len(set(there)) > 1
 
 
-def test_damages_are_what_single_sublayers_cost(engine: forerun.Engine, answers: list[Recorded]) -> None:
+def test_harms_are_what_single_sublayers_cost(engine: forerun.Engine, answers: list[Recorded]) -> None:
     rate = MatchRate(engine.runner, answers)
-    table = damages(rate, SPACE)
+    table = harms(rate, SPACE)
     assert set(table) == set(SPACE.sublayers)
     assert table["mlp", 2] == 1 - rate(LayerPlan.skip(4, (), (2,)))
 

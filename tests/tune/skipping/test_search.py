@@ -10,7 +10,7 @@ import pytest
 
 from forerun.errors import UnsupportedOption
 from forerun.models.packed.plan import LayerPlan
-from forerun.tune.skipping.match_rate import Proxy, damages
+from forerun.tune.skipping.match_rate import Proxy, harms
 from forerun.tune.skipping.search import FAR_WORSE, Budget, SkipSearch, Tried, WallClock
 from forerun.tune.skipping.space import SkipSpace, starting_points
 
@@ -20,7 +20,7 @@ from ..searching import SPACE, STARTS, price, search
 
 def test_the_search_comes_within_5_percent_of_the_best_of_4096_sets_and_beats_random_draws(tmp_path: Path) -> None:
     made = redundant()
-    starts = starting_points(made.space, damages(made.rate, made.space))
+    starts = starting_points(made.space, harms(made.rate, made.space))
     searching = SkipSearch(made.space, made.price, starts, storage=tmp_path / "trials.log")
     best = searching.run(Budget(trials=40))
 

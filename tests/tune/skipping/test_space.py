@@ -54,8 +54,8 @@ def test_published_sets_have_the_sizes_that_their_authors_ship() -> None:
 
 
 def test_greedy_sets_hold_the_least_harmful_sublayers() -> None:
-    damages = dict.fromkeys(SPACE.sublayers, 1.0) | {("mlp", 2): 0.1, ("attention", 3): 0.2, ("mlp", 0): 0.3}
-    sets = dict(greedy_sets(SPACE, damages))
+    harms = dict.fromkeys(SPACE.sublayers, 1.0) | {("mlp", 2): 0.1, ("attention", 3): 0.2, ("mlp", 0): 0.3}
+    sets = dict(greedy_sets(SPACE, harms))
     assert list(sets) == ["greedy 1", "greedy 2", "greedy 4"]
     assert sets["greedy 1"] == LayerPlan.skip(4, (), (2,))
     assert sets["greedy 2"] == LayerPlan.skip(4, (3,), (2,))

@@ -8,7 +8,7 @@ MODES = ("plain", "lookup", "early_exit")
 MODEL = "hf"
 
 
-class Tap:
+class EmitStreamer:
     """A streamer that passes on what generate emits, all but the prompt, which it puts first."""
 
     def __init__(self, emit: Any) -> None:
@@ -52,7 +52,7 @@ def open_model(options: dict[str, Any]) -> tuple[dict[str, str], Any]:
                 do_sample=False,
                 eos_token_id=options["eos"] or None,
                 pad_token_id=(options["eos"] or [0])[0],
-                streamer=Tap(emit),
+                streamer=EmitStreamer(emit),
                 **speculation,
             )
 

@@ -9,26 +9,24 @@ from typing import Annotated, Any
 
 import typer
 
-from ...train.heads.acceptance import HeadRecipe
-from ...train.heads.acceptance_data import LEAST_PROMPT, sampling_of
-from ...train.heads.acceptance_run import HeadRun, train_head
+from ...train.heads.recipes import HeadRecipe
 from ..flags import recipe_flags, recipe_of, takes
-from ..given import OPENING, OWN, AsJson, Drafter, Model, open_engine
 from ..method import method_flags, method_of
 from ..output import check_folder
-from ..screen import progress, show, show_json
+from ..shared_options import OPENING, OWN, AsJson, Drafter, Model, open_engine
+from ..terminal import progress, show, show_json
 from .lines import SkipBad, counting, read_data, skipped_as_dict
 
 HELP = {
     "depth": "Residual blocks; 0 is a linear probe.",
-    "reject_weight": "How much more a rejection counts than an acceptance; what the head says is calibrated for it.",
+    "reject_weight": "How much more a rejection counts than an acceptance; the head's output is calibrated accordingly.",
     "mixing": "The share of the answer's own tokens in the text that the drafter reads, r.",
-    "epochs": "Passes over the drafted tokens; the best one held out is kept.",
-    "rows": "Drafted tokens in a step.",
+    "epochs": "Passes over the drafted tokens; the best one on held-out data is kept.",
+    "rows": "Drafted tokens per step.",
     "learning_rate": "The highest learning rate.",
     "warmup": "The share of the steps in which the learning rate rises.",
     "weight_decay": "AdamW's.",
-    "seed": "Decides draws, order and what is held out.",
+    "seed": "The seed of draws, order and the held-out choice.",
 }
 RECIPE = recipe_flags(HeadRecipe, HELP)
 TAKEN = (
@@ -50,27 +48,30 @@ def acceptance_head(
     data: Annotated[
         list[Path], typer.Option(help="Answers that this model drew (forerun train answers); may be repeated.")
     ],
-    output: Annotated[Path, typer.Option("--output", "-o", help="The directory to write; it mustn't exist.")],
+    output: Annotated[Path, typer.Option("--output", "-o", help="The directory to write; it must not exist.")],
     drafter: Drafter,
     temperature: Annotated[
-        float | None, typer.Option(help="What labels are of, where the file doesn't say how it was drawn.")
+        float | None, typer.Option(help="The sampling temperature of the answers, if the file doesn't say it.")
     ] = None,
-    held_out: Annotated[float, typer.Option(help="The share of answers that is never trained on.")] = 0.1,
+    held_out: Annotated[float, typer.Option(help="The share of answers to hold out from training.")] = 0.1,
     cost: Annotated[float, typer.Option(help="A draft step's cost in target forwards, to choose the threshold.")] = 0.1,
-    limit: Annotated[int | None, typer.Option(help="Use only the first so many answers of each file.")] = None,
-    batch: Annotated[int, typer.Option(help="Answers that share a forward.")] = 8,
+    limit: Annotated[int | None, typer.Option(help="Use only this many first answers of each file.")] = None,
+    batch: Annotated[int, typer.Option(help="The number of answers that share a forward.")] = 8,
     skip_bad: SkipBad = False,
     as_json: AsJson = False,
     **given: Any,
 ) -> None:
     """Train a head that predicts which drafted tokens the target accepts, for the policy acceptance_head."""
+    from ...train.heads.acceptance_data import LEAST_PROMPT, sampling_of
+    from ...train.heads.acceptance_run import HeadRun, train_head
+
     recipe = recipe_of(HeadRecipe, given)
     if output.exists():
         raise ValueError(f"{output} is there already; name another directory")
     check_folder(output.parent)
     laws = {sampling_of(file, temperature, counting(skip_bad)) for file in data}
     if len(laws) > 1:
-        raise ValueError("the files' answers were drawn at several temperatures or top_p; give files of one law")
+        raise ValueError("the files' answers were drawn at several temperatures or top_p; give files that share one")
     engine = open_engine(model, method_of(drafter, "fixed", given), given)
     skipped = counting(skip_bad)
     limits = {"max_length": engine.runner.max_length, "vocab_size": engine.runner.vocab_size, "limit": limit}

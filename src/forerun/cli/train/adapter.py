@@ -2,23 +2,23 @@
 
 from __future__ import annotations
 
-from typing import Annotated, Any
+from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from ...models.files.adapter import AdapterShape
-from ...train.distil.adapter import shape_like
-from ...train.distil.adapter_run import train_adapter
-from ...train.distil.loop import DistilRecipe
+from ...train.distil.recipe import DistilRecipe
 from ..flags import recipe_flags, recipe_of, takes
-from ..given import OPENING, AsJson, Model
+from ..shared_options import OPENING, AsJson, Model
 from . import distil
+
+if TYPE_CHECKING:
+    from ...models.files.adapter import AdapterShape
 
 HELP = {
     **distil.HELP,
-    "passes": "Train so many drafted tokens deep, each on the adapter's own states of the one before.",
-    "fade": "The weight of each drafted token against the one before.",
-    "vocabulary": "Learn to tell so many tokens apart, the most frequent of the answers.",
+    "passes": "The number of drafted tokens to unroll, each on the adapter's own state of the one before.",
+    "fade": "The weight of each drafted token relative to the one before.",
+    "vocabulary": "Train on this many tokens, the most frequent of the answers.",
 }
 
 
@@ -26,16 +26,22 @@ HELP = {
 def exit_adapter(
     model: Model,
     data: distil.Data,
-    exit_layer: Annotated[int, typer.Option(help="The layer whose input is read; L of L: what the last layer gives.")],
+    exit_layer: Annotated[int, typer.Option(help="The layer whose input is read; L of L: the output of the last one.")],
     output: distil.Output,
     inputs: Annotated[
-        str, typer.Option(help="state: the exit's own; state+token: and the next token, no layer runs while drafting.")
+        str,
+        typer.Option(
+            help="state: the state at the exit; state+token: also the next token; no layer runs while drafting."
+        ),
     ] = "state+token",
     depth: Annotated[int, typer.Option(help="Blocks.")] = 1,
     as_json: AsJson = False,
     **given: Any,
 ) -> None:
     """Train a small block between an exit and the model's own head; the model and its answers stay as they are."""
+    from ...train.distil.adapter import shape_like
+    from ...train.distil.adapter_run import train_adapter
+
     recipe = recipe_of(DistilRecipe, given)
 
     def plan(config: Any) -> tuple[AdapterShape, DistilRecipe]:

@@ -4,24 +4,44 @@ from __future__ import annotations
 
 import typer
 
-from .acceptance_head import acceptance_head
-from .adapter import exit_adapter
-from .data import answers, prompts
-from .disco import disco
-from .draft import draft
-from .layerskip import layerskip
-from .report import report
+from ..deferred import group
 
-train = typer.Typer(
-    name="train",
-    help="Make prompts and answers, train models that run ahead of themselves, and judge them.",
-    no_args_is_help=True,
+COMMANDS = {
+    "prompts": (
+        "train.data:prompts",
+        "Sample what users say from a chat model's own template, where no prompts are at hand. Goes on after a kill.",
+    ),
+    "answers": (
+        "train.data:answers",
+        "Let the model answer prompts, many at a time, as data to train a draft on. Goes on after a kill.",
+    ),
+    "layerskip": (
+        "train.layerskip:layerskip",
+        "Train a model with layer dropout and early-exit loss (LayerSkip, arXiv 2404.16710); under accelerate launch, too.",
+    ),
+    "report": (
+        "train.report:report",
+        "Judge a model's exits on held-out examples: loss, agreement, exact answers, acceptance and speed-up.",
+    ),
+    "exit-adapter": (
+        "train.adapter:exit_adapter",
+        "Train a small block between an exit and the model's own head; the model and its answers stay as they are.",
+    ),
+    "draft": (
+        "train.draft:draft",
+        "Cut a draft model out of a model and teach it the model's own answers: an ordinary checkpoint in bfloat16.",
+    ),
+    "acceptance-head": (
+        "train.acceptance_head:acceptance_head",
+        "Train a head that predicts which drafted tokens the target accepts, for the policy acceptance_head.",
+    ),
+    "disco": ("train.disco:disco", "Train a classifier on traces, for the policy disco."),
+}
+train = group(
+    typer.Typer(
+        name="train",
+        help="Make prompts and answers; train models and drafters for speculative decoding; measure them.",
+        no_args_is_help=True,
+    ),
+    COMMANDS,
 )
-train.command("prompts")(prompts)
-train.command("answers")(answers)
-train.command("layerskip")(layerskip)
-train.command("report")(report)
-train.command("exit-adapter")(exit_adapter)
-train.command("draft")(draft)
-train.command("acceptance-head")(acceptance_head)
-train.command("disco")(disco)

@@ -5,40 +5,42 @@ from __future__ import annotations
 from contextlib import ExitStack, closing
 from pathlib import Path
 from time import perf_counter
-from typing import Annotated, Any
+from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from ...core.identity import Identity
-from ...train.data.answers import AnswerOptions, answer
-from ...train.data.prompts import PromptOptions, read_openings, sample_prompts, texts_of
-from ...train.data.states import StateStore
 from ..flags import request_flags, takes
-from ..given import OPENING, PLAIN, AsJson, Model, open_engine
 from ..output import check_lines
-from ..screen import note, progress, show, show_json
+from ..shared_options import OPENING, PLAIN, AsJson, Model, open_engine
+from ..terminal import note, progress, show, show_json
 from ..values import parse
 from .lines import SkipBad, counting, skipped_as_dict, tell_skipped
 
+if TYPE_CHECKING:
+    from ...core.identity import Identity
+    from ...train.data.states import StateStore
+
 Output = Annotated[Path, typer.Option("--output", "-o", help="The JSON lines file to add to.")]
 Exclude = Annotated[
-    list[Path] | None, typer.Option(help="A prompts file whose prompts must not come up: the benchmark's.")
+    list[Path] | None, typer.Option(help="A file of prompts that must not occur, such as a benchmark's.")
 ]
-Batch = Annotated[int, typer.Option(help="Requests that share a forward.")]
+Batch = Annotated[int, typer.Option(help="The number of requests that share a forward.")]
 
 
 @takes(*OPENING)
 def prompts(
     model: Model,
     output: Output,
-    count: Annotated[int, typer.Option(help="How many different prompts the file shall hold.")] = 1000,
+    count: Annotated[int, typer.Option(help="How many different prompts to write in total.")] = 1000,
     temperature: Annotated[float, typer.Option(help="Above 0; higher gives more variety and more nonsense.")] = 1.0,
     top_k: Annotated[int, typer.Option(help="Draw from the k most probable tokens (0: all).")] = 200,
-    top_p: Annotated[float, typer.Option(help="Draw from the most probable tokens that hold this share.")] = 0.95,
-    max_tokens: Annotated[int, typer.Option(help="Leave out turns that are longer.")] = 128,
+    top_p: Annotated[
+        float, typer.Option(help="Draw from the most probable tokens with this total probability.")
+    ] = 0.95,
+    max_tokens: Annotated[int, typer.Option(help="Leave out longer turns.")] = 128,
     seed: Annotated[int, typer.Option(help="The same seed gives the same prompts.")] = 0,
     openings: Annotated[
-        Path | None, typer.Option(help="A file of beginnings, one a line, that the turns take in turn.")
+        Path | None, typer.Option(help="A file of beginnings, one per line, which the turns use in rotation.")
     ] = None,
     exclude: Exclude = None,
     batch: Batch = 48,
@@ -46,6 +48,8 @@ def prompts(
     **given: Any,
 ) -> None:
     """Sample what users say from a chat model's own template, where no prompts are at hand. Goes on after a kill."""
+    from ...train.data.prompts import PromptOptions, read_openings, sample_prompts, texts_of
+
     options = PromptOptions(
         temperature=temperature,
         top_k=top_k,
@@ -74,15 +78,16 @@ def answers(
     output: Output,
     max_new_tokens: Annotated[int, typer.Option(help="The longest answer, in tokens.")] = 128,
     temperature: Annotated[float, typer.Option(help="0 answers greedily.")] = 0.0,
-    top_p: Annotated[float, typer.Option(help="Draw from the most probable tokens that hold this share.")] = 1.0,
-    max_prompt: Annotated[int, typer.Option(help="Leave out prompts of more tokens.")] = 1024,
+    top_p: Annotated[float, typer.Option(help="Draw from the most probable tokens with this total probability.")] = 1.0,
+    max_prompt: Annotated[int, typer.Option(help="Leave out longer prompts.")] = 1024,
     seed: Annotated[int, typer.Option(help="The same seed gives the same answers.")] = 0,
     exclude: Exclude = None,
     states: Annotated[
         Path | None, typer.Option(help="Keep the states at --layers in this directory, for train exit-adapter.")
     ] = None,
     layers: Annotated[
-        str, typer.Option(help="Whose states to keep: 10,15,30. Layer L of L is what the last one gives.")
+        str,
+        typer.Option(help="The layers whose input states to keep: 10,15,30. L of L: the output of the last one."),
     ] = "",
     batch: Batch = 48,
     skip_bad: SkipBad = False,
@@ -90,6 +95,9 @@ def answers(
     **given: Any,
 ) -> None:
     """Let the model answer prompts, many at a time, as data to train a draft on. Goes on after a kill."""
+    from ...train.data.answers import AnswerOptions, answer
+    from ...train.data.prompts import texts_of
+
     options = AnswerOptions(
         max_new_tokens=max_new_tokens,
         temperature=temperature,
@@ -101,9 +109,7 @@ def answers(
     unwanted = texts_of(exclude or ())
     check_lines(output)
     engine = open_engine(model, PLAIN, given)
-    kept: Any = parse(layers, tuple[int, ...], "--layers")
-    if bool(kept) != (states is not None):
-        raise ValueError("--states and --layers go together: a directory, and the layers whose states to keep there")
+    kept = _kept(layers, states)
     with ExitStack() as stack:
         store = None if states is None else stack.enter_context(closing(_store(states, kept, engine.identity)))
         skipped = counting(skip_bad)
@@ -127,7 +133,17 @@ def answers(
     _end({**about, "tokens_per_second": tokens / seconds if tokens else None}, as_json)
 
 
+def _kept(layers: str, states: Path | None) -> tuple[int, ...]:
+    """The layers whose states are kept. Raises ValueError where there is no place for them, or only a place."""
+    kept: tuple[int, ...] = parse(layers, tuple[int, ...], "--layers")
+    if bool(kept) != (states is not None):
+        raise ValueError("--states and --layers go together: a directory, and the layers whose states to keep there")
+    return kept
+
+
 def _store(directory: Path, layers: tuple[int, ...], model: Identity) -> StateStore:
+    from ...train.data.states import StateStore
+
     for layer in layers:
         if not 0 <= layer <= model.num_layers:
             raise ValueError(f"--layers must be in 0..{model.num_layers} for this model, got {layer}")

@@ -8,21 +8,20 @@ from typing import Annotated, Any
 
 import typer
 
-from ...traces.read import read_trace
-from ...train.heads.disco import DiscoRecipe, DiscoRun, train_disco
+from ...train.heads.recipes import DiscoRecipe
 from ..flags import recipe_flags, recipe_of, takes
-from ..given import AsJson
 from ..output import check_folder
-from ..screen import progress, show, show_json
+from ..shared_options import AsJson
+from ..terminal import progress, show, show_json
 
 HELP = {
     "top": "How many of a law's largest probabilities are read.",
-    "width": "Of the hidden layer.",
-    "epochs": "Passes over the drafted tokens; the best one held out is kept.",
-    "rows": "Drafted tokens in a step.",
+    "width": "The width of the hidden layer.",
+    "epochs": "Passes over the drafted tokens; the best one on held-out data is kept.",
+    "rows": "Drafted tokens per step.",
     "learning_rate": "AdamW's.",
     "weight_decay": "AdamW's.",
-    "seed": "Decides order and what is held out.",
+    "seed": "The seed of the order and of the held-out choice.",
 }
 RECIPE = recipe_flags(DiscoRecipe, HELP)
 
@@ -30,8 +29,8 @@ RECIPE = recipe_flags(DiscoRecipe, HELP)
 @takes(*RECIPE)
 def disco(
     traces: Annotated[list[Path], typer.Argument(help="Traces of one model and drafter (forerun trace).")],
-    output: Annotated[Path, typer.Option("--output", "-o", help="The directory to write; it mustn't exist.")],
-    held_out: Annotated[float, typer.Option(help="The share of prompts that is never trained on.")] = 0.2,
+    output: Annotated[Path, typer.Option("--output", "-o", help="The directory to write; it must not exist.")],
+    held_out: Annotated[float, typer.Option(help="The share of prompts to hold out from training.")] = 0.2,
     cost: Annotated[
         float | None,
         typer.Option(help="A draft step's cost in target forwards, to choose the threshold; as traced if not given."),
@@ -40,6 +39,9 @@ def disco(
     **given: Any,
 ) -> None:
     """Train a classifier on traces, for the policy disco."""
+    from ...traces.read import read_trace
+    from ...train.heads.disco import DiscoRun, train_disco
+
     recipe = recipe_of(DiscoRecipe, given)
     if output.exists():
         raise ValueError(f"{output} is there already; name another directory")

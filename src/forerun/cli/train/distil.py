@@ -6,51 +6,54 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import ExitStack, contextmanager
 from dataclasses import asdict
 from pathlib import Path
-from typing import Annotated, Any
+from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from ...core.identity import Identity, identity_of
-from ...engine.engine import Engine
-from ...models.loading.load import Module, open_module
 from ...models.packed.limits import max_length_of
-from ...train.distil.loop import DistilRecipe, Progress
-from ...train.distil.run import Begin, DistilReport, DistilRun, Shape
-from ...train.workplace import check_output
+from ...train.distil.recipe import DistilRecipe
+from ...train.output_folder import check_output
 from ..flags import flag
-from ..given import PLAIN, open_engine
 from ..output import check_folder
-from ..screen import note, progress, show, show_json
+from ..shared_options import PLAIN, open_engine
+from ..terminal import note, progress, show, show_json
 from .lines import HELP as SKIPPING
 from .lines import counting, read_data, skipped_as_dict
 
+if TYPE_CHECKING:
+    from ...core.identity import Identity
+    from ...engine.engine import Engine
+    from ...models.loading.load import Module
+    from ...train.distil.loop import Progress
+    from ...train.distil.run import Begin, DistilReport, DistilRun, Shape
+
+    Train = Callable[
+        [DistilRun[Shape], Module, Identity, Callable[[], Engine], Begin, Callable[[Progress], None]], DistilReport
+    ]
+
 HELP = {
     "epochs": "Passes over the answers.",
-    "rows": "Rows in a step.",
+    "rows": "Rows per step.",
     "learning_rate": "The highest learning rate.",
     "warmup": "Steps in which the learning rate rises.",
     "weight_decay": "AdamW's.",
-    "seed": "Decides order and what is held out.",
+    "seed": "The seed of the order and of the held-out choice.",
 }
 LOG_EVERY = 20
 
 Data = Annotated[list[Path], typer.Option(help="Answers of this model (forerun train answers); may be repeated.")]
-Output = Annotated[Path, typer.Option("--output", "-o", help="The directory to write; it mustn't exist.")]
+Output = Annotated[Path, typer.Option("--output", "-o", help="The directory to write; it must not exist.")]
 RUN = tuple(
     flag(name, kind, default, "Options", help)
     for name, kind, default, help in (
         ("states", list[Path] | None, None, "States kept by train answers --states; may be repeated."),
-        ("held_out", float, 0.02, "The share of answers that is never trained on."),
-        ("limit", int | None, None, "Use only the first so many answers of each file."),
+        ("held_out", float, 0.02, "The share of answers to hold out from training."),
+        ("limit", int | None, None, "Use only this many first answers of each file."),
         ("save_every", int, 100, "Steps between checkpoints to resume from."),
         ("skip_bad", bool, False, SKIPPING),
-        ("resume", bool, False, "Go on with the run that was interrupted."),
+        ("resume", bool, False, "Resume the interrupted run."),
     )
 )
-
-Train = Callable[
-    [DistilRun[Shape], Module, Identity, Callable[[], Engine], Begin, Callable[[Progress], None]], DistilReport
-]
 
 
 def taught(
@@ -63,6 +66,10 @@ def taught(
     train: Train[Shape],
 ) -> None:
     """Train and say what came of it. plan: the student's shape and recipe for a model of this text configuration."""
+    from ...core.identity import identity_of
+    from ...models.loading.load import open_module
+    from ...train.distil.run import DistilRun
+
     limit = given["limit"]
     if limit is not None and limit < 1:
         raise ValueError(f"--limit must be at least 1, got {limit}")
@@ -113,4 +120,4 @@ def _tell(report: DistilReport, skipped: Mapping[str, Any], as_json: bool) -> No
         return
     show(f"{report.output}: {report.steps} steps on {report.texts} texts in {report.seconds:.0f} s")
     places = ", ".join(f"{share:.2f}" for share in report.acceptance)
-    show(f"right tokens at each place of a draft, on {report.held_out} held-out texts: {places}")
+    show(f"right tokens at each position of a draft, on {report.held_out} held-out texts: {places}")

@@ -3,18 +3,19 @@
 from __future__ import annotations
 
 from dataclasses import replace
-from typing import Annotated, Any
+from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
 from ...models.files.draft_shape import DraftShape, spread_layers
-from ...train.distil.draft_init import Cut
-from ...train.distil.draft_run import train_draft
-from ...train.distil.loop import DistilRecipe
+from ...train.distil.recipe import DistilRecipe
 from ..flags import recipe_flags, recipe_of, takes
-from ..given import OPENING, AsJson, Model
+from ..shared_options import OPENING, AsJson, Model
 from ..values import parse
 from . import distil
+
+if TYPE_CHECKING:
+    from ...train.distil.draft_init import Cut
 
 
 @takes(*distil.RUN, *OPENING, *recipe_flags(DistilRecipe, distil.HELP))
@@ -30,12 +31,15 @@ def draft(
     ],
     output: distil.Output,
     from_layers: Annotated[
-        str, typer.Option(help="The model's layers that the draft begins with, 0,1,28,29; evenly spread if not given.")
+        str, typer.Option(help="The layers of the model to start from: 0,1,28,29; evenly spread if not given.")
     ] = "",
     as_json: AsJson = False,
     **given: Any,
 ) -> None:
     """Cut a draft model out of a model and teach it the model's own answers: an ordinary checkpoint in bfloat16."""
+    from ...train.distil.draft_init import Cut
+    from ...train.distil.draft_run import train_draft
+
     recipe = recipe_of(DistilRecipe, given)
 
     def plan(config: Any) -> tuple[Cut, DistilRecipe]:

@@ -10,24 +10,22 @@ from typing import Annotated, Any
 
 import typer
 
-from ...models.loading.load import open_module
 from ...models.packed.limits import max_length_of
 from ...train.layerskip.presets import Recipe, preset
-from ...train.layerskip.run import check_training, train
 from ...train.layerskip.settings import Settings
-from ...train.workplace import check_output
+from ...train.output_folder import check_output
 from ..flags import flag, takes
-from ..given import AsJson, Model
 from ..output import check_folder
-from ..screen import note, progress, show, show_json
+from ..shared_options import AsJson, Model
+from ..terminal import note, progress, show, show_json
 from .lines import SkipBad, counting, read_data, skipped_as_dict
 
 RECIPE = tuple(
     flag(name, kind, None, "Recipe", help)
     for name, kind, help in (
-        ("p_max", float | None, "Dropout rate of the last layer; the preset's if not given, as for all here."),
+        ("p_max", float | None, "Dropout rate of the last layer; the preset's if not given, like all of these."),
         ("e_scale", float | None, "How much early exits count, 0 to 1; with --p-max 0, 0 is ordinary fine-tuning."),
-        ("curriculum", str | None, "Which exits are on at a step: all, rotational or gradual."),
+        ("curriculum", str | None, "Which exits are trained at a step: all, rotational or gradual."),
         ("rotation", int | None, "R of the rotational curriculum; 0: one less than there are layers."),
         ("learning_rate", float | None, "The highest learning rate."),
     )
@@ -39,13 +37,13 @@ SETTINGS = tuple(
         ("steps", int | None, "Optimiser steps; as many as the epochs have if not given."),
         ("epochs", float, "Passes over the examples."),
         ("batch_size", int, "Rows in a forward of one process."),
-        ("accumulate", int, "Forwards in an optimiser step."),
+        ("accumulate", int, "Forwards per optimiser step."),
         ("bf16", bool, "Forward and backward in bfloat16; the weights are trained in float32 either way."),
-        ("checkpoint_layers", bool, "Hold less memory: compute layers again in the backward pass."),
-        ("pack", int, "Pack examples into rows of this many tokens; 0: a row each."),
+        ("checkpoint_layers", bool, "Use less memory: recompute layers in the backward pass."),
+        ("pack", int, "Pack examples into rows of this many tokens; 0: one row per example."),
         ("lora_rank", int, "Train LoRA matrices of this rank and merge them at the end; 0: all weights."),
-        ("held_out", float, "The share of examples that is never trained on."),
-        ("seed", int, "Decides order, dropout and what is held out."),
+        ("held_out", float, "The share of examples to hold out from training."),
+        ("seed", int, "The seed of order, dropout and the held-out choice."),
         ("schedule", str, "Learning rate over the steps: linear, cosine or constant."),
         ("warmup", int, "Steps in which the learning rate rises."),
         ("weight_decay", float, "AdamW's."),
@@ -61,11 +59,11 @@ def layerskip(
     data: Annotated[
         Path, typer.Option(help="Conversations, instructions, prompts with answers, or texts as JSON lines.")
     ],
-    output: Annotated[Path, typer.Option(help="The directory to write; it mustn't exist.")],
+    output: Annotated[Path, typer.Option(help="The directory to write; it must not exist.")],
     preset_name: Annotated[
         str, typer.Option("--preset", help="The paper's settings: from_scratch, continual or fine_tune.")
     ] = "fine_tune",
-    resume: Annotated[bool, typer.Option("--resume", help="Go on with the run that was interrupted.")] = False,
+    resume: Annotated[bool, typer.Option("--resume", help="Resume the interrupted run.")] = False,
     max_length: Annotated[
         int | None, typer.Option(help="Refuse longer examples; the model's longest if not given.")
     ] = None,
@@ -74,6 +72,9 @@ def layerskip(
     **given: Any,
 ) -> None:
     """Train a model with layer dropout and early-exit loss (LayerSkip, arXiv 2404.16710); under accelerate launch, too."""
+    from ...models.loading.load import open_module
+    from ...train.layerskip.run import check_training, train
+
     check_training()
     recipe = recipe_of(preset_name, given)
     settings = Settings(**{one.name: given[one.name] for one in SETTINGS})

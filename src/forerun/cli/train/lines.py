@@ -4,17 +4,18 @@ from __future__ import annotations
 
 from collections.abc import Collection, Sequence
 from pathlib import Path
-from typing import Annotated, Any
+from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from ...engine.prompts.questions import has_chat_template
 from ...jsonl import Skipped
-from ...train.data.examples import Example, read_examples
 from ...train.data.turns import turn_end
-from ..screen import note
+from ..terminal import note
 
-HELP = "Leave out lines that can't be used, and say how many and why the first."
+if TYPE_CHECKING:
+    from ...train.data.examples import Example
+
+HELP = "Leave out bad lines, and report how many and what was wrong with the first."
 SkipBad = Annotated[bool, typer.Option("--skip-bad", help=HELP)]
 
 
@@ -27,6 +28,9 @@ def read_data(
     files: Sequence[Path], tokenizer: Any | None, eos: Collection[int], skipped: Skipped | None, **limits: Any
 ) -> list[Example]:
     """The examples of some files; limits as read_examples takes them. Tells what was skipped, and ends that don't end."""
+    from ...engine.prompts.questions import has_chat_template
+    from ...train.data.examples import read_examples
+
     examples = [one for file in files for one in read_examples(file, tokenizer, eos=eos, skipped=skipped, **limits)]
     tell_skipped(skipped)
     end = turn_end(tokenizer, eos) if has_chat_template(tokenizer) else None

@@ -5,44 +5,45 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from dataclasses import asdict
 from pathlib import Path
-from typing import Annotated, Any
+from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from ...engine.engine import Engine
-from ...models.loading.load import Module, open_module
-from ...models.packed.layers import decoder_layers
 from ...models.packed.limits import max_length_of
 from ...models.packed.plan import LayerPlan
 from ...plotting import check_plotting
-from ...train.data.examples import Example
-from ...train.layerskip.quality import Quality, exact_answers, exit_qualities, num_batches
-from ...train.layerskip.sweet_spot import Place, default_exits, places, prompt_of
 from ...train.plots import write_plots
 from ..flags import takes
-from ..given import OPENING, PLAIN, AsJson, Model, measured_with, open_engine
 from ..output import check_folder
 from ..reports import write_report
-from ..screen import note, progress, show_json
+from ..shared_options import OPENING, PLAIN, AsJson, Model, measured_with, open_engine
+from ..terminal import note, progress, show_json
 from ..values import at_least, parse
 from .lines import SkipBad, counting, read_data, skipped_as_dict
 from .tables import show_report
+
+if TYPE_CHECKING:
+    from ...engine.engine import Engine
+    from ...models.loading.load import Module
+    from ...train.data.examples import Example
+    from ...train.layerskip.quality import Quality
+    from ...train.layerskip.sweet_spot import SweepPoint
 
 
 @takes(*OPENING)
 def report(
     model: Model,
     data: Annotated[Path, typer.Option(help="Held-out examples as JSON lines, as for training.", show_default=False)],
-    against: Annotated[str | None, typer.Option(help="The model before training, to show what training cost.")] = None,
+    against: Annotated[str | None, typer.Option(help="The model before training, to show the cost of it.")] = None,
     exit_layer: Annotated[
         list[int] | None, typer.Option(help="Measure drafts from this exit; may be repeated. A few if not given.")
     ] = None,
-    lengths: Annotated[str, typer.Option(help="Draft lengths to measure, with commas.")] = "1,2,3,4,6,8",
+    lengths: Annotated[str, typer.Option(help="Draft lengths to measure, separated by commas.")] = "1,2,3,4,6,8",
     limit: Annotated[int | None, typer.Option(help="Take at most this many examples.")] = None,
     timed: Annotated[int, typer.Option(help="Measure speed on at most this many prompts; 0: not at all.")] = 16,
-    max_new_tokens: Annotated[int, typer.Option(help="Tokens an answer.")] = 128,
+    max_new_tokens: Annotated[int, typer.Option(help="The most tokens of an answer.")] = 128,
     vocabulary: Annotated[int, typer.Option(help="Restrict the draft's head to this many tokens (0: all).")] = 0,
-    vocabulary_text: Annotated[str, typer.Option(help="A text whose most frequent tokens these are.")] = "",
+    vocabulary_text: Annotated[str, typer.Option(help="A text whose most frequent tokens to take.")] = "",
     output: Annotated[Path | None, typer.Option(help="Write report.json and PNG files into this folder.")] = None,
     skip_bad: SkipBad = False,
     as_json: AsJson = False,
@@ -52,6 +53,9 @@ def report(
 
     Loss and agreement are those of transformers' modules, in --dtype; answers and speed are in --weights, too.
     """
+    from ...models.packed.layers import decoder_layers
+    from ...train.layerskip.quality import Quality
+
     at_least(1, limit=limit)
     at_least(0, timed=timed)
     at_least(2, max_new_tokens=max_new_tokens)
@@ -60,10 +64,7 @@ def report(
         check_plotting()
         check_folder(output)
     module = _opened(model, given)
-    num_layers = len(decoder_layers(module.model))
-    exits = tuple(exit_layer or default_exits(num_layers))
-    for layer in exits:
-        LayerPlan.early_exit(layer, num_layers)
+    exits = _chosen(exit_layer, len(decoder_layers(module.model)))
     config, skipped = module.model.config.get_text_config(), counting(skip_bad)
     limits = {"max_length": max_length_of(config), "vocab_size": config.vocab_size, "limit": limit}
     examples = read_data([data], module.tokenizer, module.eos, skipped, **limits)
@@ -98,7 +99,19 @@ def _lengths(text: str) -> tuple[int, ...]:
     return tuple(sorted(set(lengths)))
 
 
+def _chosen(exits: Sequence[int] | None, num_layers: int) -> tuple[int, ...]:
+    """The exits to measure, a few if none are given. Raises what LayerPlan.early_exit does on one that there isn't."""
+    from ...train.layerskip.sweet_spot import default_exits
+
+    chosen = tuple(exits or default_exits(num_layers))
+    for layer in chosen:
+        LayerPlan.early_exit(layer, num_layers)
+    return chosen
+
+
 def _opened(model: str, given: Mapping[str, Any]) -> Module:
+    from ...models.loading.load import open_module
+
     note(f"loading {model}")
     return open_module(model, **{name: given[name] for name in ("dtype", "device", "trust_remote_code")})
 
@@ -107,6 +120,8 @@ def _before(
     against: str, module: Module, examples: Sequence[Example], max_new_tokens: int, given: Mapping[str, Any]
 ) -> Quality:
     """The same of another model, which must read texts as the first one does."""
+    from ...train.layerskip.quality import Quality
+
     other = _opened(against, given)
     sizes = [one.model.config.get_text_config().vocab_size for one in (module, other)]
     if module.vocabulary != other.vocabulary or sizes[0] != sizes[1]:
@@ -117,11 +132,15 @@ def _before(
 
 
 def _exits(module: Module, examples: Sequence[Example]) -> Any:
+    from ...train.layerskip.quality import exit_qualities, num_batches
+
     with progress("reading", num_batches(examples)) as tick:
         return tuple(exit_qualities(module.model, examples, tick))
 
 
 def _answers(engine: Engine, examples: Sequence[Example], max_new_tokens: int) -> Any:
+    from ...train.layerskip.quality import exact_answers
+
     with progress("answering", len(examples)) as tick:
         return exact_answers(engine, examples, max_new_tokens, tick)
 
@@ -133,12 +152,14 @@ def _places(
     lengths: Sequence[int],
     max_new_tokens: int,
     drafting: Mapping[str, Any],
-) -> list[Place]:
+) -> list[SweepPoint]:
+    from ...train.layerskip.sweet_spot import measure_exits, prompt_of
+
     if not examples:
         return []
     prompts = [prompt_of(one) for one in examples]
     with progress("timing", len(prompts) * len(exits)) as tick:
-        return places(
+        return measure_exits(
             engine, prompts, exits, lengths, max_new_tokens=max_new_tokens, drafter_options=drafting, tick=tick
         )
 

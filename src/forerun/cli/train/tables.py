@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from typing import Any
 
-from ..screen import show, show_table
+from ..terminal import show, show_table
 
 
 def show_report(report: Mapping[str, Any]) -> None:

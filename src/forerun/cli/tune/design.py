@@ -4,34 +4,30 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from pathlib import Path
-from typing import Annotated, Any
+from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from ...bench.calibration import Opened
-from ...design.bursts import PREFIX
-from ...design.candidates import DRAFT_MODEL, Candidate
-from ...design.log import read_log
 from ...design.plots import write_plots
-from ...design.report import report_of
-from ...design.run import Setup
-from ...design.run import design as make_design
 from ...design.shapes import equal_shapes, grid
-from ...design.throughput import check_acceptance
-from ...design.untrained import config_of
-from ...drafters.base import DRAFTERS
+from ...design.throughput import PREFIX, check_acceptance
+from ...drafters.registry import DRAFTERS
 from ...errors import UnsupportedOption
 from ...models.files.draft_shape import DraftShape
-from ...models.lean.runner import LeanRunner
 from ...plotting import check_plotting
 from ..flags import takes
-from ..given import OPENING, PLAIN, AsJson, Model, measured_with, open_engine
 from ..method import annotation_of
 from ..output import check_folder
 from ..reports import write_report
-from ..screen import progress, show, show_json, show_table
+from ..shared_options import OPENING, PLAIN, AsJson, Model, measured_with, open_engine
+from ..terminal import progress, show, show_json, show_table
 from ..values import at_least, parse
 from .design_tables import candidates_table, depth_table, shapes_table
+
+if TYPE_CHECKING:
+    from ...design.candidates import Candidate
+    from ...design.run import Design, Setup
+    from ...engine.engine import Engine
 
 ANSWERS = 48
 
@@ -41,7 +37,7 @@ def design(
     model: Model,
     shape: Annotated[
         list[str] | None,
-        typer.Option(help="Measure this shape, too: layers=4,width=384; the rest is the target's; may be repeated."),
+        typer.Option(help="Also measure this shape: layers=4,width=384; the rest is the target's; may be repeated."),
     ] = None,
     known: Annotated[
         list[str] | None,
@@ -52,34 +48,36 @@ def design(
         typer.Option(
             "--candidate",
             "--candidates",
-            help="A draft model to judge, with options behind commas: DIR or DIR,vocabulary=8192; may be repeated.",
+            help="A draft model to measure, with options after commas: DIR or DIR,vocabulary=8192; may be repeated.",
         ),
     ] = None,
     log: Annotated[Path | None, typer.Option(help="The target's greedy answers, from forerun train answers.")] = None,
     answers: Annotated[int, typer.Option(help="Read at most this many answers of the log.")] = ANSWERS,
     with_grid: Annotated[
-        bool, typer.Option("--grid/--no-grid", help="Measure depths by widths below the target's, too.")
+        bool, typer.Option("--grid/--no-grid", help="Also measure a grid of depths and widths below the target's.")
     ] = True,
-    prefix: Annotated[int, typer.Option(help="Tokens before the rounds that are measured.")] = PREFIX,
+    prefix: Annotated[int, typer.Option(help="The number of tokens before the measured rounds.")] = PREFIX,
     report: Annotated[Path | None, typer.Option(help="Write design.json and design.png here.")] = None,
     as_json: AsJson = False,
     **given: Any,
 ) -> None:
     """Measure what draft models of many shapes would cost here, and say which to train and what it must reach."""
+    from ...design.log import read_log
+    from ...design.report import report_of
+    from ...design.run import Setup
+
     if report is not None:
         check_plotting()
         check_folder(report)
     at_least(1, answers=answers, prefix=prefix)
-    chosen = [_candidate(text) for text in candidate or ()]
-    if chosen and log is None:
-        raise ValueError("--candidate needs --log, the target's answers: forerun train answers MODEL PROMPTS -o FILE")
+    chosen = _candidates(candidate or (), log)
     config = _config(model, given)
     shapes, points = _shapes(shape or (), config), [_point(text, config) for text in known or ()]
     engine = open_engine(model, PLAIN, given)
-    scanned = list(grid(config, cut=isinstance(engine.runner, LeanRunner))) if with_grid else []
+    scanned = _grid(config, engine) if with_grid else []
     setup = Setup(
         config=config,
-        weights=Opened(model, engine, given["weights"]).format,
+        weights=_format(model, engine, given["weights"]),
         held=given["weights"],
         shapes=[*scanned, *shapes],
         equal=equal_shapes(config, min(one.vocabulary for one in scanned)) if scanned else [],
@@ -89,17 +87,38 @@ def design(
         log=() if log is None else read_log(log, engine.identity, answers),
         prefix=prefix,
     )
-    with progress("measuring", setup.ticks) as tick:
-        found = make_design(engine, setup, tick)
     told = {
-        **report_of(found, model, str(log or "answers.jsonl"), DraftShape.of(config)),
+        **report_of(_measured(engine, setup), model, str(log or "answers.jsonl"), DraftShape.of(config)),
         **measured_with(engine, given["weights"]),
         "log": None if log is None else {"file": log.name, "answers": len(setup.log)},
     }
     _publish(told, report, as_json)
 
 
+def _grid(config: Any, engine: Engine) -> list[DraftShape]:
+    """Depths by widths below the target's, cut out of its own layers where its runner lets that be."""
+    from ...models.lean.runner import LeanRunner
+
+    return list(grid(config, cut=isinstance(engine.runner, LeanRunner)))
+
+
+def _format(model: str, engine: Engine, weights: str) -> str:
+    """What the model's weights are held as."""
+    from ...bench.calibration import Opened
+
+    return Opened(model, engine, weights).format
+
+
+def _measured(engine: Engine, setup: Setup) -> Design:
+    from ...design.run import design as make_design
+
+    with progress("measuring", setup.ticks) as tick:
+        return make_design(engine, setup, tick)
+
+
 def _config(model: str, given: Mapping[str, Any]) -> Any:
+    from ...design.untrained import config_of
+
     return config_of(model, given["dtype"], given["trust_remote_code"])
 
 
@@ -123,8 +142,17 @@ def _point(text: str, config: Any) -> tuple[DraftShape, float]:
     return _shapes([shape], config)[0], acceptance
 
 
+def _candidates(texts: Sequence[str], log: Path | None) -> list[Candidate]:
+    chosen = [_candidate(text) for text in texts]
+    if chosen and log is None:
+        raise ValueError("--candidate needs --log, the target's answers: forerun train answers MODEL PROMPTS -o FILE")
+    return chosen
+
+
 def _candidate(text: str) -> Candidate:
     """A model, then options of the drafter draft_model. Raises UnsupportedOption on an option that it hasn't."""
+    from ...design.candidates import DRAFT_MODEL, Candidate
+
     model, *parts = text.split(",")
     options: dict[str, Any] = {}
     entry = DRAFTERS.entry(DRAFT_MODEL)
@@ -160,7 +188,7 @@ def _show(told: Mapping[str, Any]) -> None:
         show(f"To train it: {told['recommended']['command']}")
     step, beside = told["target"]["step_ms"], told["overhead_ms"]
     show(
-        f"Measured behind {told['prefix']} tokens: a plain step takes {step:.2f} ms; outside of forwards, a round takes "
+        f"Measured after {told['prefix']} tokens: a plain step takes {step:.2f} ms; outside of forwards, a round takes "
         f"{beside['round']:.2f} ms, a drafted token {beside['drafted']:.3f}, an emitted one {beside['emitted']:.3f}."
     )
     show(f"{told['model']}, {told['weights']}, {told['hardware']}, {told['threads']} threads")

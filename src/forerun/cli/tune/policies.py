@@ -2,33 +2,34 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from pathlib import Path
-from typing import Annotated, Any
+from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from ...engine.engine import Engine
 from ...errors import UnsupportedOption
 from ...plotting import check_plotting
-from ...traces.read import Trace
 from ...tune.replay.plots import write_plots
-from ...tune.replay.report import FIXED, Variant, default_rules, report
-from ...tune.replay.round_costs import calibrated, costs_of
-from ...tune.replay.timing import time_rules
 from ..flags import takes
-from ..given import OPENING, AsJson, measured_with, open_engine
 from ..listing import listed
 from ..method import Method
 from ..output import check_folder
 from ..reports import write_report
-from ..screen import progress, show, show_json
+from ..shared_options import OPENING, AsJson, measured_with, open_engine
+from ..terminal import progress, show, show_json
 from ..values import at_least
 from .policy_tables import show_report
 from .rounds import measured_rounds
 from .rules import rule_of
 from .simulate import TraceFile, described, open_trace
+
+if TYPE_CHECKING:
+    from ...engine.engine import Engine
+    from ...traces.read import Trace
+    from ...tune.replay.report import Variant
+    from ...tune.replay.timing import Timed
 
 RATIOS = ("c=0.05", "c=0.1", "c=0.2", "c=0.3")
 
@@ -47,29 +48,38 @@ def listing(context: typer.Context, as_json: AsJson = False) -> None:
 def compare(
     trace: TraceFile,
     choose_on: Annotated[
-        Path | None, typer.Option(help="A trace of other prompts: of a rule's variants, the best one there is judged.")
+        Path | None,
+        typer.Option(help="A trace of other prompts: only the variant of a rule that is best there is judged."),
     ] = None,
     rule: Annotated[
         list[str] | None,
-        typer.Option(help='As "threshold confidence=0.4|0.6"; may be repeated. All that need no option if not given.'),
+        typer.Option(
+            help='Such as "threshold confidence=0.4|0.6"; may be repeated. All without required options if not given.'
+        ),
     ] = None,
     costs: Annotated[
-        str, typer.Option(help="With commas: calibrated, c=0.1. The trace's own and c from 0.05 to 0.3 if not given.")
+        str,
+        typer.Option(
+            help="Separated by commas: calibrated, c=0.1. The trace's own, and c from 0.05 to 0.3, if not given."
+        ),
     ] = "",
     measure: Annotated[
         str | None,
         typer.Option(
-            help="The traced model: measure what rounds cost now, and time the best rules and the best fixed length."
+            help="The traced model: measure the current cost of rounds, and time the best rules and the best fixed length."
         ),
     ] = None,
     best: Annotated[int, typer.Option(help="How many of the best rules to time.")] = 3,
     timed_prompts: Annotated[int, typer.Option(help="How many of the prompts to time.")] = 16,
-    repeats: Annotated[int, typer.Option(help="How many times each is timed on all of them.")] = 3,
+    repeats: Annotated[int, typer.Option(help="How many times to time each rule on all of them.")] = 3,
     output: Annotated[Path | None, typer.Option(help="Write report.json and PNG files into this folder.")] = None,
     as_json: AsJson = False,
     **given: Any,
 ) -> None:
     """Replay every rule and every fixed length on a trace: discard and verification rates, speed-ups under several costs."""
+    from ...tune.replay.report import default_rules, report
+    from ...tune.replay.round_costs import costs_of
+
     if output is not None:
         check_plotting()
         check_folder(output)
@@ -88,13 +98,17 @@ def compare(
         simulated = report(judged, rules, under, chosen, tick)
     told: dict[str, Any] = {"trace": _about(judged), "simulated": simulated, "timed": []}
     if engine is not None:
-        variants = fastest(simulated[0], best)
-        with progress("timing", repeats * min(timed_prompts, len(judged.answers))) as tick:
-            timed = time_rules(
-                engine, judged, variants, calibrated(judged), prompts=timed_prompts, repeats=repeats, tick=tick
-            )
+        timed = _timed(engine, judged, fastest(simulated[0], best), timed_prompts, repeats)
         told = {**told, **measured_with(engine, given["weights"]), "timed": [one.as_dict() for one in timed]}
     _publish(told, judged, output, as_json)
+
+
+def _timed(engine: Engine, trace: Trace, variants: Sequence[Variant], prompts: int, repeats: int) -> list[Timed]:
+    from ...tune.replay.round_costs import calibrated
+    from ...tune.replay.timing import time_rules
+
+    with progress("timing", repeats * min(prompts, len(trace.answers))) as tick:
+        return time_rules(engine, trace, variants, calibrated(trace), prompts=prompts, repeats=repeats, tick=tick)
 
 
 def _names(costs: str, trace: Trace) -> list[str]:
@@ -105,6 +119,8 @@ def _names(costs: str, trace: Trace) -> list[str]:
 
 def fastest(under: Mapping[str, Any], count: int) -> list[Variant]:
     """The best fixed length that drafts at all, and the best rules."""
+    from ...tune.replay.report import FIXED, Variant
+
     k = max(range(1, len(under["fixed"])), key=lambda k: float(under["fixed"][k]["speedup"]))
     rules = sorted(under["rules"], key=lambda rule: -float(rule["speedup"]))[:count]
     return [Variant(FIXED, {"k": k}), *(Variant(rule["name"], rule["options"]) for rule in rules)]
@@ -116,6 +132,8 @@ def _about(trace: Trace) -> dict[str, Any]:
 
 def _engine(model: str, trace: Trace, given: Mapping[str, Any]) -> Engine:
     """The model with the trace's drafter."""
+    from ...tune.replay.report import FIXED
+
     options = {
         name: tuple(value) if isinstance(value, list) else value for name, value in trace.header.drafter_options.items()
     }

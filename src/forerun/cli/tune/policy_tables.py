@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any
 
-from ..screen import show, show_table
+from ..terminal import show, show_table
 
 COLUMNS = ("", "speed-up", "tokens per round", "discarded per token", "verifications per token", "tokens/s")
 

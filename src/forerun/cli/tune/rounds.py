@@ -1,13 +1,15 @@
-"""What a drafter's rounds cost now, measured behind a progress bar."""
+"""What a drafter's rounds cost now, measured with a progress bar."""
 
 from __future__ import annotations
 
 from collections.abc import Sequence
+from typing import TYPE_CHECKING
 
 from ...core.cost import Costs
-from ...engine.engine import Engine
-from ...tune.replay.round_costs import count_answers, measure, spread_out
-from ..screen import progress
+from ..terminal import progress
+
+if TYPE_CHECKING:
+    from ...engine.engine import Engine
 
 COST_PROMPTS = 3
 
@@ -19,6 +21,8 @@ def measured_rounds(
 
     weights: their name in the costs.
     """
+    from ...tune.replay.round_costs import count_answers, measure, spread_out
+
     if not count:
         return None
     some = spread_out(prompts, count)

@@ -3,17 +3,21 @@
 from __future__ import annotations
 
 from itertools import product
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from ...errors import UnsupportedOption
-from ...policies.base import POLICIES
-from ...tune.replay.report import Variant
+from ...policies.registry import POLICIES
 from ..method import annotation_of
 from ..values import parse
+
+if TYPE_CHECKING:
+    from ...tune.replay.report import Variant
 
 
 def rule_of(text: str) -> list[Variant]:
     """The variants of "threshold confidence=0.4|0.6 max_steps=8". Raises UnsupportedOption on what can't be meant."""
+    from ...tune.replay.report import Variant
+
     name, *pairs = text.split() or [""]
     entry = POLICIES.entry(name)
     values: dict[str, list[Any]] = {}

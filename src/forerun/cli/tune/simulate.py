@@ -5,22 +5,22 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import asdict
 from pathlib import Path
-from typing import Annotated, Any
+from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
 from ...engine.methods import DEFAULT_POLICY
-from ...traces.read import Trace, read_trace
-from ...tune.replay.break_even import break_even, ratios, sentences
-from ...tune.replay.oracle import oracle
-from ...tune.replay.report import Variant, best_of, fixed_lengths, told
-from ...tune.replay.round_costs import RoundCosts, costs_of
-from ...tune.replay.simulate import Replay
 from ..flags import takes
-from ..given import RESERVED, AsJson, Policy
 from ..method import method_flags, method_of
-from ..screen import note, show, show_json, show_table
+from ..shared_options import RESERVED, AsJson, Policy
+from ..terminal import note, show, show_json, show_table
 from .policy_tables import COLUMNS, line
+
+if TYPE_CHECKING:
+    from ...traces.read import Trace
+    from ...tune.replay.report import Variant
+    from ...tune.replay.round_costs import RoundCosts
+    from ...tune.replay.simulate import Replay
 
 TraceFile = Annotated[Path, typer.Argument(help="A file of forerun trace.", show_default=False, metavar="TRACE")]
 
@@ -46,6 +46,11 @@ def simulate(
 
     Of a trace of trees it also says where they beat the chain of the drafter that they branch.
     """
+    from ...tune.replay.break_even import break_even, sentences
+    from ...tune.replay.report import Variant
+    from ...tune.replay.round_costs import costs_of
+    from ...tune.replay.simulate import Replay
+
     method = method_of("none", policy, given)
     opened = open_trace(trace)
     replay = Replay(opened, costs_of(costs, opened, opened.branched), opened.branched)
@@ -90,12 +95,17 @@ def _show_branched(name: str, trees: Iterable[Labelled], chains: Iterable[Labell
 
 def _best(replay: Replay) -> dict[str, Any]:
     """The upper lines: the best fixed length, and the oracle."""
+    from ...tune.replay.oracle import oracle
+    from ...tune.replay.report import best_of, fixed_lengths, told
+
     fixed = fixed_lengths(replay)
     k = best_of(fixed)
     return {"best_fixed": {"k": k, **told(fixed[k], replay)}, "oracle": told(oracle(replay), replay)}
 
 
 def _seen(replay: Replay, variant: Variant) -> dict[str, Any]:
+    from ...tune.replay.report import told
+
     return {**told(replay.policy(variant.build()), replay), **_best(replay)}
 
 
@@ -109,11 +119,15 @@ def _lines(found: Mapping[str, Any], label: str = "") -> Iterator[Labelled]:
 
 def _prices(costs: RoundCosts, best: Mapping[str, Any]) -> tuple[float, float]:
     """c and the price of a further row; of measured costs, those that fit the best trees' rows."""
+    from ...tune.replay.break_even import ratios
+
     return ratios(costs, max(round(best["drafted_per_round"]), 1))
 
 
 def open_trace(file: Path) -> Trace:
     """The trace, with a note where answers are missing."""
+    from ...traces.read import read_trace
+
     trace = read_trace(file)
     if len(trace.answers) < trace.header.asked:
         note(f"{file} holds {len(trace.answers)} of {trace.header.asked} answers: the trace was not finished")

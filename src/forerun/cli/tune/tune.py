@@ -11,27 +11,20 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from ...bench.report import number
-from ...bench.suite import fingerprint
-from ...engine.engine import Engine
-from ...engine.prompts.questions import has_chat_template
-from ...engine.system.file import write_system
-from ...engine.system.value import machine_of, target_of
 from ...errors import UnsupportedOption
-from ...models.files.locate import locate
 from ...plotting import check_plotting
-from ...traces.record import read_prompts
 from ...tune.candidates import ADAPTER, DRAFT_MODEL, METHODS, Chosen
-from ...tune.setup import Setup, about_run, lines_of, split
 from ..flags import takes
-from ..given import OPENING, PLAIN, AsJson, Model, Raw, measured_with, open_engine
 from ..output import check_file, check_folder, write_text
 from ..reports import write_report
-from ..screen import finite, note, show, show_json, show_table
+from ..shared_options import OPENING, PLAIN, AsJson, Model, Raw, measured_with, open_engine
+from ..terminal import finite, note, show, show_json, show_table
 from ..values import at_least
 
 if TYPE_CHECKING:
+    from ...engine.engine import Engine
     from ...tune.run import Outcome
+    from ...tune.setup import Setup
 
 UNITS = {"": 1, "s": 1, "m": 60, "h": 3600}
 
@@ -41,32 +34,35 @@ def tune(
     model: Model,
     prompts: Annotated[Path, typer.Option(help='JSON lines with "prompt", "messages" or "turns".', show_default=False)],
     output: Annotated[
-        Path, typer.Option("--output", "-o", help="The system's JSON file to write.", show_default=False)
+        Path, typer.Option("--output", "-o", help="The JSON file of the system to write.", show_default=False)
     ],
     budget: Annotated[str, typer.Option(help="How long to tune: 90s, 10m, 1h.")] = "10m",
     methods: Annotated[
-        str, typer.Option(help=f"What to try, with commas: {', '.join(METHODS)}; all if not given.")
+        str, typer.Option(help=f"What to try, separated by commas: {', '.join(METHODS)}; all if not given.")
     ] = "",
     draft_model: Annotated[list[str] | None, typer.Option(help="A draft model to try; may be repeated.")] = None,
     adapter: Annotated[list[Path] | None, typer.Option(help="An exit adapter to try; may be repeated.")] = None,
     vocabulary_text: Annotated[
-        Path | None, typer.Option(help="A text whose most frequent tokens small vocabularies hold.")
+        Path | None, typer.Option(help="A text whose most frequent tokens make up small vocabularies.")
     ] = None,
-    max_new_tokens: Annotated[int, typer.Option(help="Tokens an answer.")] = 64,
-    max_prompt: Annotated[int, typer.Option(help="Leave out prompts of more tokens.")] = 1024,
+    max_new_tokens: Annotated[int, typer.Option(help="The most tokens of an answer.")] = 64,
+    max_prompt: Annotated[int, typer.Option(help="Leave out longer prompts.")] = 1024,
     storage: Annotated[
-        str, typer.Option(help="Where the search for skip sets is kept: a file, or an address that Optuna knows.")
+        str, typer.Option(help="Where to keep the search for skip sets: a file, or an address that Optuna knows.")
     ] = "",
     report: Annotated[
         Path | None,
         typer.Option(help="Write report.json, summary.txt, held_out.jsonl (the prompts) and PNG files here."),
     ] = None,
-    seed: Annotated[int, typer.Option(help="Chooses which prompts are held out.")] = 0,
+    seed: Annotated[int, typer.Option(help="Seed of the choice of held-out prompts.")] = 0,
     raw: Raw = False,
     as_json: AsJson = False,
     **given: Any,
 ) -> None:
     """Find the fastest lossless method for a model on your prompts and machine, or that none is. Goes on after a kill."""
+    from ...traces.record import read_prompts
+    from ...tune.setup import Setup, split
+
     check_tuning()
     if report is not None:
         check_plotting()
@@ -124,6 +120,8 @@ def _chosen(methods: str, drafts: Sequence[str], adapters: Sequence[Path], text:
 
     ValueError where a file that is given isn't there.
     """
+    from ...models.files.locate import locate
+
     for name, path in [*(("--adapter", one) for one in adapters), ("--vocabulary-text", text)]:
         if path is not None and not path.exists():
             raise ValueError(f"{name} {path}: there is no such file or directory")
@@ -144,6 +142,7 @@ def _run(engine: Engine, setup: Setup, prompts: Sequence[Sequence[int]], log: Pa
     from ...tune.journal import Journal
     from ...tune.machine import ThisMachine
     from ...tune.run import Tuning
+    from ...tune.setup import about_run
 
     last = ""
 
@@ -167,6 +166,9 @@ def _publish(
     given: Mapping[str, Any],
     as_json: bool,
 ) -> None:
+    from ...bench.suite import fingerprint
+    from ...engine.system.file import write_system
+    from ...engine.system.value import machine_of, target_of
     from ...tune.plots import write_plots
     from ...tune.report import measured, report_of
 
@@ -188,12 +190,17 @@ def _publish(
 
 def _write_held_out(folder: Path, prompts: Path, engine: Engine, held: Sequence[Sequence[int]], raw: bool) -> None:
     """What the winner was judged on, as a suite for forerun bench."""
+    from ...engine.prompts.questions import has_chat_template
+    from ...tune.setup import lines_of
+
     chat = not raw and has_chat_template(engine.tokenizer)
     lines = lines_of(prompts, held, lambda question: question.ids((), chat, engine.tokenizer))
     write_text(folder / "held_out.jsonl", "\n".join(lines))
 
 
 def _show(told: Mapping[str, Any], output: Path) -> None:
+    from ...bench.report import number
+
     rows = [
         (
             one["name"],

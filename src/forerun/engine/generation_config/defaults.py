@@ -1,4 +1,4 @@
-"""What a checkpoint's generation config asks of every request: what acts here, what can't matter, what is refused."""
+"""Reads a checkpoint's generation config: which fields are applied, which have no effect here, and which are refused."""
 
 from __future__ import annotations
 
@@ -97,10 +97,10 @@ LENGTH, SAMPLES, ENDS = "max_length", "do_sample", "eos_token_id"
 
 @dataclass(frozen=True, slots=True)
 class CheckpointDefaults:
-    """What stands in for what a request leaves out.
+    """The defaults for options that a request leaves out.
 
     options and options_if_drawn are of Options by their names; processors and warpers of the generation config by its
-    own. samples: the checkpoint would draw tokens if nobody says anything; forerun does so where a request asks for it.
+    own. samples: the checkpoint asks for sampling by default; forerun samples only if a request asks for it.
     ends: the tokens that end a text.
     """
 
@@ -155,7 +155,7 @@ def read_defaults(config: Any) -> CheckpointDefaults:
 
 
 def refused(name: str, value: Any, reason: object) -> UnsupportedOption:
-    """The error on a field that can't be honoured."""
+    """The error for a field that can't be applied."""
     told = repr(value)
     return UnsupportedOption(
         f"the checkpoint's generation config has {name}={told if len(told) < 80 else told[:76] + ' ...'}: {reason}; "

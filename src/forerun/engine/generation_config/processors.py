@@ -1,6 +1,6 @@
 """The logits processors that a checkpoint's generation config asks for: transformers' own, made for one request.
 
-What each is made of, and in which order, is as in GenerationMixin._get_logits_processor (5.24).
+Their arguments and order are those of GenerationMixin._get_logits_processor (5.24).
 """
 
 from __future__ import annotations
@@ -36,10 +36,12 @@ from ...core.values import Processor
 from .defaults import refused
 
 
-def made_of(kinds: Mapping[str, Maker], fields: Mapping[str, Any], place: Place) -> Iterator[tuple[str, Processor]]:
-    """The fields among `kinds` that act in a place, with their processors, in the order of `kinds`.
+def made_of(
+    kinds: Mapping[str, Maker], fields: Mapping[str, Any], context: ProcessorContext
+) -> Iterator[tuple[str, Processor]]:
+    """The fields among `kinds` that apply, with their processors, in the order of `kinds`.
 
-    Raises UnsupportedOption that names a field of which none can be made.
+    Raises UnsupportedOption that names a field whose processor can't be made.
     """
     for name, make in kinds.items():
         if name not in fields:
@@ -47,35 +49,37 @@ def made_of(kinds: Mapping[str, Maker], fields: Mapping[str, Any], place: Place)
         try:
             looked_up: Callable[[Any], Iterable[int]] = LOOKED_UP.get(name, _no_tokens)
             for token in looked_up(fields[name]):
-                if not 0 <= token < place.vocab_size:
-                    raise ValueError(f"its tokens must be in 0..{place.vocab_size - 1}")
-            made = make(fields[name], place, fields)
+                if not 0 <= token < context.vocab_size:
+                    raise ValueError(f"its tokens must be in 0..{context.vocab_size - 1}")
+            made = make(fields[name], context, fields)
         except (TypeError, ValueError, IndexError, AttributeError) as error:
             raise refused(name, fields[name], error) from error
         if made is not None:
             yield name, made
 
 
-def _min_length(value: int, place: Place, fields: Mapping[str, Any]) -> Processor | None:
-    return None if place.end_ids is None else MinLengthLogitsProcessor(value, place.end_ids, device=place.device)
+def _min_length(value: int, context: ProcessorContext, fields: Mapping[str, Any]) -> Processor | None:
+    return None if context.end_ids is None else MinLengthLogitsProcessor(value, context.end_ids, device=context.device)
 
 
-def _min_new_tokens(value: int, place: Place, fields: Mapping[str, Any]) -> Processor | None:
-    ends = place.end_ids
-    return None if ends is None else MinNewTokensLengthLogitsProcessor(len(place.ids), value, ends, place.device)
+def _min_new_tokens(value: int, context: ProcessorContext, fields: Mapping[str, Any]) -> Processor | None:
+    ends = context.end_ids
+    return None if ends is None else MinNewTokensLengthLogitsProcessor(len(context.ids), value, ends, context.device)
 
 
-def _decay(value: Sequence[Any], place: Place, fields: Mapping[str, Any]) -> Processor | None:
-    if place.end_ids is None:
+def _decay(value: Sequence[Any], context: ProcessorContext, fields: Mapping[str, Any]) -> Processor | None:
+    if context.end_ids is None:
         return None
     start, factor = value
-    made: Processor = ExponentialDecayLengthPenalty((int(start), float(factor)), place.end_ids, len(place.ids))
+    made: Processor = ExponentialDecayLengthPenalty((int(start), float(factor)), context.end_ids, len(context.ids))
     return made
 
 
-def _begin_suppress(value: list[int], place: Place, fields: Mapping[str, Any]) -> Processor:
-    forced_first = len(place.ids) == 1 and "forced_bos_token_id" in fields
-    made: Processor = SuppressTokensAtBeginLogitsProcessor(value, len(place.ids) + forced_first, device=place.device)
+def _begin_suppress(value: list[int], context: ProcessorContext, fields: Mapping[str, Any]) -> Processor:
+    forced_first = len(context.ids) == 1 and "forced_bos_token_id" in fields
+    made: Processor = SuppressTokensAtBeginLogitsProcessor(
+        value, len(context.ids) + forced_first, device=context.device
+    )
     return made
 
 
@@ -88,10 +92,10 @@ def _biased(value: Any) -> Iterator[int]:
 
 
 @dataclass(frozen=True, slots=True)
-class Place:
-    """Where processors act: after which prompt, up to how many tokens in all, on which model.
+class ProcessorContext:
+    """What processors are made for: the prompt, the limit of tokens in all, and the model.
 
-    ends: the tokens that end a text, the request's own among them.
+    ends: the tokens that end a text, including the request's own.
     """
 
     ids: Sequence[int]
@@ -111,31 +115,37 @@ class Place:
 
 
 # (the field's value, the place, all fields) -> a processor, None where it has nothing to act on
-Maker = Callable[[Any, Place, Mapping[str, Any]], Processor | None]
+Maker = Callable[[Any, ProcessorContext, Mapping[str, Any]], Processor | None]
 
 BEFORE_PENALTIES: Mapping[str, Maker] = {
-    "sequence_bias": lambda value, place, _: SequenceBiasLogitsProcessor(value),
-    "encoder_repetition_penalty": lambda value, place, _: EncoderRepetitionPenaltyLogitsProcessor(value, place.prompt),
+    "sequence_bias": lambda value, context, _: SequenceBiasLogitsProcessor(value),
+    "encoder_repetition_penalty": lambda value, context, _: EncoderRepetitionPenaltyLogitsProcessor(
+        value, context.prompt
+    ),
 }
 AFTER_PENALTIES: Mapping[str, Maker] = {
-    "encoder_no_repeat_ngram_size": lambda value, place, _: EncoderNoRepeatNGramLogitsProcessor(value, place.prompt),
-    "bad_words_ids": lambda value, place, _: NoBadWordsLogitsProcessor(value, place.end_ids),
+    "encoder_no_repeat_ngram_size": lambda value, context, _: EncoderNoRepeatNGramLogitsProcessor(
+        value, context.prompt
+    ),
+    "bad_words_ids": lambda value, context, _: NoBadWordsLogitsProcessor(value, context.end_ids),
     "min_length": _min_length,
     "min_new_tokens": _min_new_tokens,
-    "forced_bos_token_id": lambda value, place, _: ForcedBOSTokenLogitsProcessor(value),
-    "forced_eos_token_id": lambda value, place, _: ForcedEOSTokenLogitsProcessor(place.limit, value, place.device),
-    "remove_invalid_values": lambda value, place, _: InfNanRemoveLogitsProcessor(),
+    "forced_bos_token_id": lambda value, context, _: ForcedBOSTokenLogitsProcessor(value),
+    "forced_eos_token_id": lambda value, context, _: ForcedEOSTokenLogitsProcessor(
+        context.limit, value, context.device
+    ),
+    "remove_invalid_values": lambda value, context, _: InfNanRemoveLogitsProcessor(),
     "exponential_decay_length_penalty": _decay,
-    "suppress_tokens": lambda value, place, _: SuppressTokensLogitsProcessor(value, place.device),
+    "suppress_tokens": lambda value, context, _: SuppressTokensLogitsProcessor(value, context.device),
     "begin_suppress_tokens": _begin_suppress,
 }
 # of a drawn text this changes nothing: its softmax is the same
-LAST: Mapping[str, Maker] = {"renormalize_logits": lambda value, place, _: LogitNormalization()}
+LAST: Mapping[str, Maker] = {"renormalize_logits": lambda value, context, _: LogitNormalization()}
 WARPERS: Mapping[str, Maker] = {
-    "top_h": lambda value, place, _: TopHLogitsWarper(value),
-    "typical_p": lambda value, place, _: TypicalLogitsWarper(value),
-    "epsilon_cutoff": lambda value, place, _: EpsilonLogitsWarper(value),
-    "eta_cutoff": lambda value, place, _: EtaLogitsWarper(value, device=place.device),
+    "top_h": lambda value, context, _: TopHLogitsWarper(value),
+    "typical_p": lambda value, context, _: TypicalLogitsWarper(value),
+    "epsilon_cutoff": lambda value, context, _: EpsilonLogitsWarper(value),
+    "eta_cutoff": lambda value, context, _: EtaLogitsWarper(value, device=context.device),
 }
 # the tokens that are looked up by id in a row, and so must be there
 LOOKED_UP: Mapping[str, Callable[[Any], Iterable[int]]] = {

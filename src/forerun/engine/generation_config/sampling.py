@@ -1,6 +1,6 @@
-"""How a request's rows become laws where its checkpoint has a say: the two sides' processors, in transformers' order.
+"""Combines the processors of a request and of its checkpoint, in transformers' order.
 
-Of a kind that the request brings a processor of, the request's stands in the place of the checkpoint's, as there.
+A processor of the request replaces the checkpoint's of the same kind, as in transformers.
 """
 
 from __future__ import annotations
@@ -18,7 +18,7 @@ from transformers import (
 
 from ...core.values import Processor, Sampling
 from .defaults import CheckpointDefaults
-from .processors import AFTER_PENALTIES, BEFORE_PENALTIES, LAST, WARPERS, Place, made_of
+from .processors import AFTER_PENALTIES, BEFORE_PENALTIES, LAST, WARPERS, ProcessorContext, made_of
 
 # option -> the kind of processor that takes its place between the two tables
 PENALTIES: Mapping[str, type] = {
@@ -28,20 +28,22 @@ PENALTIES: Mapping[str, type] = {
 
 
 def with_checkpoint(
-    own: Sampling, defaults: CheckpointDefaults, place: Place, given: Collection[str]
+    own: Sampling, defaults: CheckpointDefaults, context: ProcessorContext, given: Collection[str]
 ) -> tuple[Sampling, list[str]]:
-    """A request's sampling with the checkpoint's processors in it, and the fields that these are made of.
+    """A request's sampling with the checkpoint's processors, and the fields that these come from.
 
-    own holds the checkpoint's options, too, where none are given. Raises what made_of raises.
+    own already holds the checkpoint's options that the request leaves out. Raises what made_of raises.
     """
-    before, after = (dict(made_of(kinds, defaults.processors, place)) for kinds in (BEFORE_PENALTIES, AFTER_PENALTIES))
+    before, after = (
+        dict(made_of(kinds, defaults.processors, context)) for kinds in (BEFORE_PENALTIES, AFTER_PENALTIES)
+    )
     theirs = {type(one): one for one in reversed(own.processors)}
     wanted = [type(one) for one in (*before.values(), *after.values())]
     wanted += [kind for option, kind in PENALTIES.items() if option in defaults.options and option not in given]
     instead = {kind: theirs[kind] for kind in wanted if kind in theirs}
     penalty, ngram = (instead.get(kind) for kind in PENALTIES.values())
     others = [one for one in own.processors if not any(one is other for other in instead.values())]
-    last = dict(made_of(LAST, defaults.processors, place)) if own.temperature == 0 else {}
+    last = dict(made_of(LAST, defaults.processors, context)) if own.temperature == 0 else {}
     sampling = replace(
         own,
         repetition_penalty=own.repetition_penalty if penalty is None else 1.0,
@@ -52,7 +54,7 @@ def with_checkpoint(
     names = [name for name, one in {**before, **after}.items() if type(one) not in instead]
     if own.temperature == 0:
         return sampling, [*names, *last]
-    warpers = dict(made_of(WARPERS, defaults.warpers, place))
+    warpers = dict(made_of(WARPERS, defaults.warpers, context))
     return _drawn(sampling, warpers), [*names, *warpers]
 
 

@@ -23,7 +23,7 @@ KINDS = ("prompt", "messages", "turns")
 
 @dataclass(frozen=True, slots=True)
 class Question:
-    """turns are what the user says, one after the other, behind the messages of `before`.
+    """turns are what the user says, one after the other, after the messages of `before`.
 
     place: the file and the line it is from, for messages.
     """
@@ -33,7 +33,7 @@ class Question:
     place: str = field(default="", compare=False)
 
     def prompt(self, answers: Sequence[str], chat: bool) -> str | list[Message]:
-        """The prompt of the turn behind these answers: messages for a chat template, or plain text.
+        """The prompt of the turn after these answers: messages for a chat template, or plain text.
 
         Raises UnsupportedOption where plain text is asked for and there is more than one message.
         """

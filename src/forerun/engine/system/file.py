@@ -14,10 +14,10 @@ from pathlib import Path
 from typing import Any
 
 from ...core.identity import Identity
-from ...drafters.base import DRAFTERS
+from ...drafters.registry import DRAFTERS
 from ...errors import UnsupportedOption
 from ...models.files.whole import write_whole
-from ...policies.base import POLICIES
+from ...policies.registry import POLICIES
 from .value import FORM, System, Target
 
 FORMAT = 1

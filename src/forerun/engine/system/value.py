@@ -8,8 +8,8 @@ from typing import Any, final
 
 from ...core.identity import Identity
 from ...errors import UnsupportedOption
-from ..conditions import conditions
 from ..engine import Engine
+from ..measurement_conditions import conditions
 
 FORM = ("dtype", "weights", "runner")
 MACHINE = ("device", "hardware", "cores", "threads", "padded", "python", "versions")

@@ -18,10 +18,10 @@ INPUTS = ("state", "state+token")
 
 @dataclass(frozen=True, slots=True)
 class AdapterShape:
-    """How an adapter is built: `depth` Llama blocks on the states that layer exit_layer is given.
+    """How an adapter is built: `depth` Llama blocks on the input states of layer exit_layer.
 
-    inputs "state": row i reads the state of token i and says what token i + 1 is. "state+token": it reads the state of
-    token i and token i + 1 itself, and says what token i + 2 is; no layer of the base runs while drafting.
+    inputs "state": row i reads the state of token i and predicts token i + 1. "state+token": it reads the state of token i
+    and token i + 1 itself, and predicts token i + 2; no layer of the base runs while drafting.
     """
 
     exit_layer: int

@@ -1,4 +1,4 @@
-"""The user's cache saves work and is needed for nothing: where it can't be written, things are done again."""
+"""The user's cache saves work, and nothing requires it: if it can't be written, the work is repeated."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from rich.console import Console
 
 
 def cache_folder(folder: Path) -> Path:
-    """The folder, made if need be; where it can't be written, stderr says so, and one for this process takes its place."""
+    """The folder, created if necessary. If it can't be written, a note goes to stderr, and a temporary folder is used."""
     try:
         folder.mkdir(parents=True, exist_ok=True)
         with tempfile.TemporaryFile(dir=folder):
@@ -24,7 +24,7 @@ def cache_folder(folder: Path) -> Path:
 
 
 def is_kept(folder: Path) -> bool:
-    """Whether the folder is there, as far as this process may see."""
+    """Whether the folder exists and this process may read it."""
     try:
         return folder.is_dir()
     except OSError:

@@ -1,4 +1,4 @@
-"""Small trained heads that say how far a draft will get, and their files.
+"""Small trained classifier heads that predict how far a draft will be accepted, and their files.
 
 An acceptance head reads a drafter's hidden state, a lookahead classifier the shape of its law. Both belong to one pair of
 target and drafter, and are refused for another.
@@ -25,8 +25,8 @@ LOOKAHEAD = Kind("lookahead classifier", "classifier")
 
 
 @dataclass(frozen=True, slots=True, eq=False)
-class HeadFile:
-    """A head's weights, whose it is, the threshold that its training chose, and facts of the training, for the reader.
+class ClassifierHeadFile:
+    """A head's weights, its target and drafter, the threshold chosen in training, and facts of the training.
 
     reject_weight: how much more a rejection counted than an acceptance in training.
     """
@@ -38,7 +38,7 @@ class HeadFile:
     trained: Mapping[str, Any] = field(default_factory=dict)
 
 
-def write_head(kind: Kind, head: HeadFile, directory: Path) -> None:
+def write_classifier_head(kind: Kind, head: ClassifierHeadFile, directory: Path) -> None:
     """Raises ValueError where that fails or the directory is there; nothing half written is left."""
     about = {
         "pair": head.pair.as_dict(),
@@ -49,14 +49,16 @@ def write_head(kind: Kind, head: HeadFile, directory: Path) -> None:
     write_saved(kind, directory, {name: tensor.float() for name, tensor in head.weights.items()}, about)
 
 
-def read_head(kind: Kind, directory: Path) -> HeadFile:
+def read_classifier_head(kind: Kind, directory: Path) -> ClassifierHeadFile:
     """Raises ModelNotFound, and InvalidModelFile on a file that is none of ours, truncated, or of a newer version."""
     with read_saved(kind, directory) as (about, weights):
         threshold, reject_weight = float(about["threshold"]), float(about["reject_weight"])
         if not 0 <= threshold <= 1 or not reject_weight > 0:
             raise ValueError(f"its threshold is {threshold} and its reject weight {reject_weight}")
         (_acceptance_shape if kind is ACCEPTANCE else _lookahead_shape)(weights)
-        return HeadFile(Pair.from_dict(about["pair"]), weights, threshold, reject_weight, about.get("trained", {}))
+        return ClassifierHeadFile(
+            Pair.from_dict(about["pair"]), weights, threshold, reject_weight, about.get("trained", {})
+        )
 
 
 def acceptance_logits(weights: Mapping[str, Tensor], hidden: Tensor) -> Tensor:
@@ -73,7 +75,7 @@ def depth_of(weights: Mapping[str, Tensor]) -> int:
 
 
 def calibrated(accepted: Tensor, reject_weight: float) -> Tensor:
-    """The probability behind what a head says that was trained with a reject weight w.
+    """The probability that underlies the output of a head trained with a reject weight w.
 
     Its optimum for a token accepted with probability a is a / (a + w (1 - a)); this inverts it.
     """
@@ -81,7 +83,7 @@ def calibrated(accepted: Tensor, reject_weight: float) -> Tensor:
 
 
 def lookahead_features(top: Sequence[float], entropy: float, position: int) -> tuple[float, ...]:
-    """What a lookahead classifier reads of a draft step: its law's largest probabilities, its entropy, its place from 1."""
+    """What a lookahead classifier reads from a draft step: the law's largest probabilities, entropy, position from 1."""
     return (*top, entropy, float(position))
 
 
@@ -96,7 +98,7 @@ def lookahead_logits(weights: Mapping[str, Tensor], features: Tensor) -> Tensor:
 class AcceptanceHead:
     """Predicts whether the token that a draft's row read is accepted. name: where it came from, for messages."""
 
-    def __init__(self, file: HeadFile, name: str, calibrate: bool = True) -> None:
+    def __init__(self, file: ClassifierHeadFile, name: str, calibrate: bool = True) -> None:
         self.pair, self.threshold = file.pair, file.threshold
         self._weights = dict(file.weights)
         self._width = file.weights["out.weight"].shape[1]
@@ -121,7 +123,7 @@ class AcceptanceHead:
 class LookaheadClassifier:
     """Predicts whether the next drafted token is accepted. top: how many probabilities it reads."""
 
-    def __init__(self, file: HeadFile) -> None:
+    def __init__(self, file: ClassifierHeadFile) -> None:
         self.pair, self.threshold = file.pair, file.threshold
         self.top = file.weights["mean"].shape[0] - 2
         self._weights = file.weights

@@ -76,7 +76,7 @@ def converted(file: Path, dtype: torch.dtype) -> Path:
         _publish(partial, target)
     except (OSError, SafetensorError) as error:
         raise ValueError(
-            f"can't write the converted {file.name} to {models} ({error}); make room, or set FORERUN_CACHE"
+            f"can't write the converted {file.name} to {models} ({error}); free some space, or set FORERUN_CACHE"
         ) from error
     finally:
         shutil.rmtree(partial, ignore_errors=True)
@@ -182,7 +182,7 @@ def _publish(partial: Path, target: Path) -> None:
 
 
 def _remove_stale(models: Path) -> None:
-    """What killed conversions left behind; a running one is younger."""
+    """Files of conversions that were killed; those of a running one are younger."""
     for partial in models.glob(f"{PARTIAL}*"):
         if time.time() - partial.stat().st_mtime > STALE_SECONDS:
             shutil.rmtree(partial, ignore_errors=True)

@@ -55,7 +55,7 @@ def read_header(file: Path) -> Header:
         raise
     except Exception as error:
         raise InvalidModelFile(
-            f"{file.name} can't be read; it is corrupt or truncated, get it again "
+            f"{file.name} can't be read; it is corrupt or truncated, download it again "
             f"({type(error).__name__}: {reason_of(error)})"
         ) from error
     header = Header(file.name, architecture, keys, tuple(tensors), factors)

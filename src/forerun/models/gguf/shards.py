@@ -52,7 +52,7 @@ def joined(shards: tuple[Path, ...], target: Path) -> Path:
     if expected is not None and expected.contents() != len(tensors):
         raise InvalidModelFile(
             f"{shards[0].name} and the files that belong to it hold {len(tensors)} tensors, not {expected.contents()}: they "
-            "are of different models, or truncated; get them again"
+            "are of different models, or truncated; download them again"
         )
     for tensor in tensors:
         writer.add_tensor(tensor.name, tensor.data, raw_dtype=tensor.tensor_type)

@@ -118,7 +118,7 @@ class Span:
     def _mask(self, pattern: Pattern) -> tuple[Tensor, Tensor] | None:
         """The columns of the scores that some row must not see, and 0 or -inf to be added; None if all see all.
 
-        Behind a prefix that no window cuts, only the scratch rows' columns are masked.
+        After a prefix that no window cuts, only the scratch rows' columns are masked.
         """
         reach = self._committed + max(self._depths)
         cut = any(limit is not None and reach >= limit for limit in (pattern.window, pattern.chunk))

@@ -69,7 +69,7 @@ class GgufSource(Source):
             architecture = str(readers[0].fields["general.architecture"].contents())
         except (ValueError, KeyError, IndexError) as error:
             raise InvalidModelFile(
-                f"{file} can't be read; it is corrupt or truncated, get it again ({error})"
+                f"{file} can't be read; it is corrupt or truncated, download it again ({error})"
             ) from error
         if architecture not in PAIRS_TOGETHER:
             raise UnsupportedModel(

@@ -30,7 +30,7 @@ PATTERNS = {"full_attention": False, "sliding_attention": True}
 
 @dataclass(frozen=True, slots=True)
 class Norms:
-    """The names of a layer's norms before and behind its attention and its MLP; None where there is none.
+    """The names of a layer's norms before and after its attention and its MLP; None where there is none.
 
     offset is added to every norm's weight.
     """

@@ -1,4 +1,4 @@
-"""A directory of safetensors as transformers reads it, and in one sentence why it can't."""
+"""Reads a directory of safetensors with transformers, with one sentence as the error if it can't be read."""
 
 from __future__ import annotations
 
@@ -62,7 +62,9 @@ def _read(directory: Path, name: Path, dtype: torch.dtype | None, trust_remote_c
     except (ForerunError, MemoryError, torch.OutOfMemoryError):
         raise
     except SafetensorError as error:
-        raise InvalidModelFile(f"{name} has weights that are corrupt or truncated, get them again ({error})") from error
+        raise InvalidModelFile(
+            f"{name} has weights that are corrupt or truncated, download them again ({error})"
+        ) from error
     except Exception as error:
         raise UnsupportedModel(f"{name} can't be loaded as a causal language model: {_sentence(error)}") from error
     check_complete(model, info, name)

@@ -1,7 +1,7 @@
-"""What a model's structure says before anything runs: is it a causal decoder whose only state is keys and values?
+"""Checks a model's structure before it runs: whether it is a causal decoder whose only state is keys and values.
 
-The self-check runs a dozen tokens and can't see what only shows later: a window, a position at which the rotary scaling
-switches. So what depends on long texts is read off the configuration here.
+The self-check runs a dozen tokens, so it misses effects of long texts: a window, a position at which the rotary scaling
+switches. These are read from the configuration here.
 """
 
 from __future__ import annotations
@@ -34,10 +34,10 @@ def check_structure(model: Any) -> None:
 
 
 def cached_length(config: Any, patterns: Mapping[int, Pattern]) -> int | None:
-    """The longest text of which transformers' cache keeps all that each layer's mask lets it see, None for any.
+    """The longest text for which transformers' cache keeps everything that each layer's mask lets it see, None for any.
 
-    A layer that sees everything while its cache drops what lies behind a window gives other tokens with a cache than
-    without one, and what it gives depends on how a text came in.
+    A layer that sees everything while its cache drops what lies after a window gives other tokens with a cache than
+    without one, and they depend on how a text is split into forwards.
     """
     kept = DynamicCache(config=config).layers
     windows = {layer: getattr(one, "sliding_window", None) for layer, one in enumerate(kept)}
@@ -52,7 +52,7 @@ def cached_length(config: Any, patterns: Mapping[int, Pattern]) -> int | None:
 
 
 def reasons(model: PreTrainedModel) -> Iterator[str]:
-    """What stands in the way, the most telling first; read only as far as needed."""
+    """The reasons against running the model, the clearest first; evaluated lazily."""
     config = model.config
     text = config.get_text_config()
     if config.is_encoder_decoder:
@@ -74,13 +74,13 @@ def reasons(model: PreTrainedModel) -> Iterator[str]:
 
 
 def _positions(model: PreTrainedModel) -> Iterator[str]:
-    """Rows of several texts come in one forward, so each must be told its position, from 0 on."""
+    """Rows of several texts share a forward, so the model must take each row's position, from 0 on."""
     layers = decoder_layers(model)
     around = [module for module in model.modules() if any(inner is layers for inner in module.modules())]
     if not any("position_ids" in inspect.signature(module.forward).parameters for module in around):
         yield "it takes no position_ids, so positions are counted by rows, and rows of several texts have no exact form"
     if any(getattr(module, "create_position_ids_from_input_ids", None) for module in model.modules()):
-        yield "positions that start behind the padding token's id and leave out padding, which position_ids don't say"
+        yield "positions that start after the padding token's id and leave out padding, which position_ids don't say"
 
 
 def _state(model: PreTrainedModel, config: Any) -> Iterator[str]:
@@ -99,7 +99,7 @@ def _state(model: PreTrainedModel, config: Any) -> Iterator[str]:
 
 
 def _places(model: PreTrainedModel) -> Iterator[str]:
-    """One device holds the whole model."""
+    """The whole model must be on one device."""
     held = {str(parameter.device) for parameter in model.parameters()}
     mapped = {str(place) for place in (getattr(model, "hf_device_map", None) or {}).values()}
     if "meta" in held or len(held) > 1 or len(mapped) > 1:

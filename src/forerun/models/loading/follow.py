@@ -1,4 +1,4 @@
-"""A runner follows the model object that it was made from, where that changes between two requests."""
+"""Updates a runner if the model object that it was built on changed between two requests."""
 
 from __future__ import annotations
 
@@ -8,11 +8,11 @@ from .self_check import self_check
 
 
 def follow(runner: Runner, thoroughly: bool = True) -> None:
-    """Bring a runner up to date with its model; one that has no model object to follow stays as it is.
+    """Bring a runner up to date with its model object, if it has one.
 
-    Another module, hook, attribute, buffer or configuration: the runner's copy is made and checked anew. Weights written in
-    place: the runner has another version. thoroughly: see Watch.written. Raises UnsupportedModel where the changed model
-    can't be run, or has another shape, type or place than what was built on the runner counts on.
+    After a change of a module, hook, attribute, buffer or configuration the runner's copy is made and checked again. After a
+    write to weights the runner has a new version. thoroughly: see ChangeDetector.written. Raises UnsupportedModel if the
+    changed model can't be run, or no longer has the shape, type or device that the runner's users rely on.
     """
     if not isinstance(runner, HFRunner):
         return
@@ -28,7 +28,7 @@ def follow(runner: Runner, thoroughly: bool = True) -> None:
 
 
 def check_text_is_not_random(runner: Runner) -> None:
-    """Raise UnsupportedModel where the model object that the runner follows trains, with something random in its layers."""
+    """Raise UnsupportedModel if the runner's model object is in training mode, with random layers."""
     reason = runner.watch.random() if isinstance(runner, HFRunner) else None
     if reason is not None:
         raise UnsupportedModel(

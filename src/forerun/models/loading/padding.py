@@ -1,4 +1,4 @@
-"""Which token fills up the shorter rows of a batch, as far as the model and its tokenizer tell."""
+"""The token that pads the shorter rows of a batch, by the model and its tokenizer."""
 
 from __future__ import annotations
 
@@ -10,10 +10,10 @@ from typing import Any, final
 @final
 @dataclass(frozen=True, slots=True)
 class Padding:
-    """What stands for no text in a batch of ids without a mask.
+    """The ids that may be padding in a batch without a mask.
 
-    certain is the id that transformers' generate leaves out of one, None where it takes every id for text. possible are
-    ids that may be either.
+    certain: the id that transformers' generate removes, None if it takes every id for text. possible: ids that may be
+    padding or text.
     """
 
     certain: int | None = None

@@ -1,7 +1,7 @@
 """A directory with a PEFT adapter: its base model is read, and the adapter merged into the weights.
 
-Merged, every decoder runs it at the speed of the base model. The base is the model in the same directory, where there is
-one, else what adapter_config.json names.
+A merged adapter runs on every decoder, at the speed of the base model. The base is the model in the same directory if there
+is one, else the one that adapter_config.json names.
 """
 
 from __future__ import annotations
@@ -47,7 +47,7 @@ def base_of(directory: Path) -> Path:
     try:
         found = beside if beside.is_dir() else locate(base)
     except ModelNotFound as error:
-        raise ModelNotFound(f"{directory} holds an adapter of {base!r}, which can't be had: {error}") from error
+        raise ModelNotFound(f"{directory} holds an adapter of {base!r}, which isn't available: {error}") from error
     if not found.is_dir():
         raise UnsupportedModel(f"{directory} holds an adapter of {found}, a file; name the directory of its base model")
     return found
@@ -55,7 +55,7 @@ def base_of(directory: Path) -> Path:
 
 @contextmanager
 def without_adapter(directory: Path) -> Iterator[Path]:
-    """The same files but for the adapter's, which transformers would put into the model's layers."""
+    """The same files without the adapter's, which transformers would otherwise put into the model's layers."""
     with tempfile.TemporaryDirectory() as folder:
         for file in directory.resolve().iterdir():
             if not file.name.startswith("adapter_"):

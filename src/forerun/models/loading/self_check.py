@@ -1,8 +1,8 @@
-"""At load, a few random tokens: does the packed forward say what the model says by itself?
+"""Checks at load, on a few random tokens, that the packed forward gives what the model's own forward gives.
 
-Two texts of different lengths run packed, one of them resumed behind an early exit, then again behind their own keys and
-values, next to one forward of the model's own. It shows an attention that bypasses forerun's, state between rows, positions
-counted by rows, a tail that isn't run. What only long texts would show is checks.py's part.
+Two texts of different lengths run packed, one of them resumed after an early exit, then again after their own keys and
+values, next to one forward of the model's own. It detects attention that bypasses forerun's, state between rows, positions
+counted by rows, and a final part that isn't run. Effects of long texts are checked in checks.py.
 """
 
 from __future__ import annotations
@@ -39,17 +39,17 @@ OTHER_ROUNDING = 6
 
 @dataclass(frozen=True, slots=True)
 class _Touching(LayerPlan):
-    """A plan whose layers run even where both their sublayers are silent."""
+    """A plan whose layers run even if both their sublayers are skipped."""
 
     def skips_layer(self, layer: int) -> bool:
         return False
 
 
 def self_check(runner: HFRunner, model: Any) -> None:
-    """Raise UnsupportedModel unless runner gives what model, the user's own object, gives by itself.
+    """Raise UnsupportedModel unless runner gives what model, the user's own object, gives.
 
-    A model of which only the skipping of layers is not what it says keeps running, without plans.
-    It costs some four forwards of up to 18 rows. The model is neither changed nor run itself, but a copy that shares its
+    If only the skipping of layers fails, the model is accepted without plans.
+    This costs some four forwards of up to 18 rows. The model is neither changed nor run itself, but a copy that shares its
     parameters.
     """
     name = type(model).__name__
@@ -70,7 +70,7 @@ def self_check(runner: HFRunner, model: Any) -> None:
 
 
 def own_logits(model: Any) -> Tensor:
-    """[texts, rows, V] of the model's own forward. Rows behind a shorter text are not seen by its rows."""
+    """[texts, rows, V] of the model's own forward. Rows after a shorter text are not seen by its rows."""
     shared = {id(parameter): parameter for parameter in model.parameters()}
     tokens = _tokens(model.get_input_embeddings().weight.shape[0])
     with _told_as_unsupported(f"{type(model).__name__} can't run its own forward"), torch.inference_mode():
@@ -84,7 +84,7 @@ def own_logits(model: Any) -> Tensor:
 def check_logits(runner: Runner, expected: Tensor, name: str, again: Callable[[], Tensor] | None = None) -> None:
     """Raise UnsupportedModel unless runner gives what own_logits gave for the model called name.
 
-    again gives them once more, to tell where the model itself is random.
+    again computes them once more, to detect that the model itself is random.
     """
     texts = [tokens[:length].tolist() for tokens, length in zip(_tokens(runner.vocab_size), LENGTHS, strict=True)]
     with _told_as_unsupported(f"{name} can't run packed"):
@@ -103,7 +103,7 @@ def _tokens(vocabulary: int) -> Tensor:
 
 @contextmanager
 def _told_as_unsupported(what: str) -> Iterator[None]:
-    """Whatever goes wrong inside a model is told in one sentence; a full memory is not the model's fault."""
+    """Turns any error inside a model into one sentence, but not running out of memory."""
     try:
         yield
     except (MemoryError, torch.OutOfMemoryError):
@@ -115,7 +115,7 @@ def _told_as_unsupported(what: str) -> Iterator[None]:
 
 
 def _packed_logits(runner: Runner, texts: Series[list[int]]) -> list[Tensor]:
-    """Each text's logits: two packed forwards, the second behind a prefix, the first joined by a text at a middle layer."""
+    """Each text's logits: two packed forwards, the second after a prefix, the first joined by a text at a middle layer."""
     sequences = [Sequence(runner) for _ in texts]
     if runner.num_layers > 1:
         exit_plan = LayerPlan.early_exit(runner.num_layers // 2, runner.num_layers)
@@ -154,13 +154,13 @@ def _answer(runner: Runner, waiting: Series[Coroutine[Request, Rows, Rows]]) -> 
 
 
 def _off(actual: Tensor, expected: Tensor) -> float:
-    """How far logits are apart, as a share of their spread."""
+    """The distance of logits, as a share of their spread."""
     spread = (expected - expected.mean(-1, keepdim=True)).float().norm().clamp(min=1e-6)
     return float((actual.float() - expected.float()).norm() / spread)
 
 
 def _found(rows: Tensor, off: float, expected: Tensor, again: Callable[[], Tensor] | None, tolerance: float) -> str:
-    """Why the packed forward may be off, as far as it can be found out."""
+    """The likely reason why the packed forward is off."""
     if again is not None and not (noise := _off(again(), expected)) <= tolerance:
         return (
             f"its own forward gives other logits each time (off by {noise:.2g} of their spread), so something in it is "
@@ -175,11 +175,11 @@ def _found(rows: Tensor, off: float, expected: Tensor, again: Callable[[], Tenso
 
 
 def _not_finite(model: Any) -> str:
-    """Which weight holds what is no number, or that none does."""
+    """Which weight holds NaN or infinity, or that none does."""
     for name, value in (*model.named_parameters(), *model.named_buffers()):
         if value.is_floating_point() and (count := int((~value.isfinite()).sum())):
             return (
                 f"its weight {name} holds NaN or infinite values ({count} of {value.numel()}), so its logits are none; the "
-                "checkpoint is damaged, get it again"
+                "checkpoint is damaged, download it again"
             )
     return f"its own logits are NaN or infinite though its weights are not; {model.dtype} overflows, try float32 or bfloat16"

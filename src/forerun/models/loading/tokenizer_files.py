@@ -1,4 +1,4 @@
-"""A checkpoint's tokenizer, and in one sentence why it can't be read."""
+"""Reads a checkpoint's tokenizer, with one sentence as the error if it can't be read."""
 
 from __future__ import annotations
 
@@ -50,7 +50,7 @@ def check_json(file: Path) -> None:
         try:
             json.loads(file.read_text(encoding="utf-8"))
         except ValueError as error:
-            raise InvalidModelFile(f"{file} is corrupt or truncated, get it again ({error})") from error
+            raise InvalidModelFile(f"{file} is corrupt or truncated, download it again ({error})") from error
 
 
 def _told(directory: Path, held: list[str], error: Exception) -> UnsupportedModel | InvalidModelFile:

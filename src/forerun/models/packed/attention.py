@@ -1,7 +1,7 @@
-"""The one attention function: any decoder that uses transformers' attention interface runs through it unforked.
+"""The attention function: every decoder that uses transformers' attention interface runs through it, unchanged.
 
 Rows of all sequences come in flat. Each part writes its keys and values into its own store and attends there, causally or
-along its tree. What a model passes beyond that is handled (windows, chunks, soft caps, sinks) or refused by name.
+along its tree. Other arguments of a model are handled (windows, chunks, soft caps, sinks) or refused by name.
 """
 
 from __future__ import annotations
@@ -31,7 +31,7 @@ HARMLESS = frozenset(
 
 @dataclass(frozen=True, slots=True)
 class Scores:
-    """How a layer turns products of queries and keys into weights, beside the mask."""
+    """How a layer turns products of queries and keys into weights, apart from the mask."""
 
     scaling: float | None = None
     softcap: float | None = None
@@ -55,7 +55,7 @@ def attend(
 ) -> tuple[Tensor, None]:
     """Attention of query [1, heads, T, width] over each part's own store; returns [1, T, heads, width].
 
-    packed is what models that hand on all their keyword arguments pass beside the mask, which holds it anyway.
+    packed is also passed by models that pass on all their keyword arguments; the mask holds it anyway.
     """
     name = type(module).__name__
     if not isinstance(attention_mask, PackedMask):
@@ -139,7 +139,7 @@ def describe_mask(
     attention_mask: Tensor | None = None,
     **_: Any,
 ) -> Pattern:
-    """The registered mask function: what it returns reaches attend in the mask's place."""
+    """The registered mask function: its result is passed to attend as the mask."""
     return pattern_of_mask(mask_function, local_size)
 
 

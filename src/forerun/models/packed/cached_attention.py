@@ -1,7 +1,7 @@
-"""Decoders whose attention is their own, with a cache that they ask for keys and an added mask: Falcon, XGLM, GPT-Neo.
+"""Decoders with their own attention code, a cache that they ask for keys, and an additive mask: Falcon, XGLM, GPT-Neo.
 
-What such a model is handed as its cache puts each part's keys and values into the part's own store and gives those of all
-parts, one after the other. The mask keeps parts apart, so it costs time where many texts run packed.
+The cache that such a model gets puts each part's keys and values into the part's own store, and returns those of all parts,
+one after the other. The mask separates the parts, so packing many texts costs time.
 """
 
 from __future__ import annotations
@@ -25,7 +25,7 @@ _WIDE = 1 << 24
 
 @final
 class PackedCache(Cache):  # type: ignore[misc]
-    """Stands in the cache's place for one packed forward, and carries it to the layers."""
+    """Replaces the cache for one packed forward, and passes that forward to the layers."""
 
     def __init__(self, packed: Packed) -> None:
         super().__init__(layers=[])
@@ -55,7 +55,7 @@ class PackedCache(Cache):  # type: ignore[misc]
 
 
 def attends_by_itself(layer: nn.Module) -> bool:
-    """Whether nothing in a decoder layer was written against transformers' attention interface."""
+    """Whether no part of a decoder layer uses transformers' attention interface."""
     homes = {type(module).__module__ for module in layer.modules()}
     return not any("ALL_ATTENTION_FUNCTIONS" in vars(sys.modules[home]) for home in homes)
 
@@ -74,10 +74,11 @@ def added_mask(packed: Packed, layer: int, pattern: Pattern, like: Tensor) -> Te
 
 
 def opened_attention(layer: nn.Module, implementation: str) -> Pattern:
-    """Let a layer's attention work on packed rows; the pattern that it held in a buffer of its own: causal if none.
+    """Prepare a layer's attention for packed rows; returns the pattern of its own mask buffer, causal if it has none.
 
-    Such a buffer goes by rows, so it is opened up. implementation is what the model was loaded with, which its modules go
-    on with: only the masks are forerun's. Raises UnsupportedModel on a buffer that is neither causal nor a window.
+    Such a buffer is indexed by rows, so it is made to hide nothing. implementation is the one that the model was loaded
+    with, which its modules keep: only the masks are forerun's. Raises UnsupportedModel on a buffer that is neither causal
+    nor a window.
     """
     pattern = Pattern()
     for module in layer.modules():

@@ -1,9 +1,9 @@
-"""What a model object is made of, remembered, so that a change after a runner took it over is noticed at the next request.
+"""Detects, at the next request, that a model object changed after a runner was built on it.
 
 A private copy shares the parameters alone. Whatever else a forward depends on (modules, their attributes and hooks,
-buffers, configurations) is compared with what it was, by identity where it can't change inside. Parameters written in place
-reach the copy by themselves, but make stale what was computed with them: their version counters, their places in memory and
-a few values of each tell. For SmolLM2-135M the first takes a sixth of a millisecond, the second one.
+buffers, configurations) is compared with a snapshot, by identity where it is immutable. Parameters written in place
+are shared by the copy, but cached keys and values become stale. Such writes are detected by version counters, addresses in
+memory and a few values of each parameter. For SmolLM2-135M the first takes a sixth of a millisecond, the second one.
 """
 
 from __future__ import annotations
@@ -55,8 +55,11 @@ Attributes = dict[str, Any]
 
 
 @final
-class Watch:
-    """A model as it was, which isn't kept alive. `model` gives it, None once it is gone. Not for several threads at once."""
+class ChangeDetector:
+    """A snapshot of a model, to detect changes. It doesn't keep the model alive: model() is None once that is gone.
+
+    Not for several threads at once.
+    """
 
     def __init__(self, model: nn.Module) -> None:
         self.model = ref(model)
@@ -83,7 +86,7 @@ class Watch:
         self._values = _values(self._parameters, SAMPLES)
 
     def changed(self) -> bool:
-        """Whether the model is another than it was, apart from the values of its parameters."""
+        """Whether anything but the values of the parameters changed."""
         model = self.model()
         if model is None:
             return False
@@ -98,9 +101,9 @@ class Watch:
         )
 
     def written(self, thoroughly: bool = True) -> bool:
-        """Whether parameters were written in place since this was asked last; thoroughly: past torch's counters too.
+        """Whether parameters were written in place since the last call; thoroughly: even if torch's counters are unchanged.
 
-        Writes through `.data` leave the counters alone. Of a parameter, so many values are compared as SAMPLES says.
+        Writes through `.data` don't change the counters. SAMPLES values of each parameter are compared.
         """
         marks = _marks(self._parameters)
         counted, self._marks = marks != self._marks, marks
@@ -111,7 +114,7 @@ class Watch:
         return counted or not _equal(values, before)
 
     def _moved(self) -> bool:
-        """Whether parameters lie elsewhere and are of another type, device or form there."""
+        """Whether parameters moved in memory and have another type, device or shape there."""
         places = [parameter.data_ptr() for parameter in self._parameters]
         if places != self._places and _kinds(self._parameters) != self._kinds:
             return True
@@ -119,7 +122,7 @@ class Watch:
         return False
 
     def random(self) -> str | None:
-        """What makes the text of the model, as it is now, random by itself: dropout while it trains. None if nothing."""
+        """What makes the model's text random now: dropout in training mode. None if nothing."""
         if self.model() is None:
             return None
         return next((_noise(module) for module in self._noisy if module.training), None)
@@ -140,13 +143,13 @@ def _configurations(modules: Sequence[nn.Module]) -> list[PreTrainedConfig]:
 
 
 def _own(attributes: Attributes) -> Attributes:
-    """Those of the model itself, without what may hold it: its own methods and other objects by their identity."""
+    """The model's own attributes; methods and other objects that may refer to the model are compared by identity."""
     remembered = _remembered(attributes)
     return {name: value if isinstance(value, _PLAIN) else id(value) for name, value in remembered.items()}
 
 
 def _remembered(attributes: Attributes) -> Attributes:
-    """The attributes, containers copied so that a change inside shows."""
+    """The attributes, with containers copied so that changes inside are detected."""
     return {name: value if name in _OF_TORCH else _copied(value) for name, value in attributes.items()}
 
 
@@ -159,7 +162,7 @@ def _copied(value: Any) -> Any:
 
 
 def _differ(now: Attributes, then: Attributes) -> bool:
-    """Whether a module's or a configuration's attributes are others than they were; what is ignored is taken over."""
+    """Whether a module's or a configuration's attributes changed; ignored ones are updated."""
     if _same(now, then):
         return False
     for name in now.keys() | then.keys():
@@ -182,7 +185,7 @@ def _kinds(tensors: Sequence[Tensor]) -> list[tuple[object, ...]]:
 
 
 def _marks(tensors: Sequence[Tensor]) -> list[tuple[int, int]]:
-    """Where each tensor lies and how often torch counted a write to it."""
+    """The address of each tensor, and torch's count of writes to it."""
     return [(tensor.data_ptr(), 0 if tensor.is_inference() else tensor._version) for tensor in tensors]
 
 
@@ -215,7 +218,7 @@ def _equal(now: Sequence[Tensor], then: Sequence[Tensor]) -> bool:
 
 
 def _noise(module: nn.Module) -> str | None:
-    """Why a module gives something random while it trains."""
+    """Why a module's output is random in training mode."""
     for name, value in _rates(module):
         if isinstance(value, float) and value > 0:
             return f"{type(module).__name__} with {name} {value:g}"

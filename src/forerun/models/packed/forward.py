@@ -1,7 +1,7 @@
 """A packed forward: the rows of several sequences laid flat, [1, T], without padding.
 
-A Part is one sequence's rows in it. Rows that resume (their first layers were computed while drafting) stand at the front
-of their part and sit out the layers below `enter`.
+A Part is one sequence's rows in it. Rows that resume (their first layers were computed while drafting) come first in their
+part and skip the layers below `enter`.
 """
 
 from __future__ import annotations
@@ -23,11 +23,11 @@ from .store import Store
 
 @dataclass(slots=True, eq=False)
 class Part:
-    """n rows of one sequence behind `committed` prefix slots.
+    """n rows of one sequence after `committed` prefix slots.
 
     ancestors [n, first + n]: which scratch rows (first old ones, then these) each row sees, itself included; None for a
-    plain chain. depths: positions behind the prefix, of all scratch rows. entry: hidden states [resumed, D] that the
-    leading rows bring along to layer `enter`. states [n, D]: what a runner reads beside the tokens, where it does.
+    plain chain. depths: positions after the prefix, of all scratch rows. entry: hidden states [resumed, D] with which
+    the leading rows enter layer `enter`. states [n, D]: further input of a runner besides the tokens, if it has any.
     """
 
     store: Store
@@ -46,7 +46,7 @@ class Part:
         return 0 if self.entry is None else self.entry.shape[0]
 
     def idle(self, layer: int) -> int:
-        """How many leading rows sit this layer out."""
+        """How many leading rows skip this layer."""
         return self.resumed if layer < self.enter else 0
 
     def bias(self, pattern: Pattern, idle: int, like: Tensor) -> Tensor | None:
@@ -64,9 +64,9 @@ class Part:
 
 @dataclass(slots=True, eq=False)
 class Packed:
-    """The state of one packed forward. It travels through the model's keyword arguments; nothing is global.
+    """The state of one packed forward. It is passed through the model's keyword arguments; nothing is global.
 
-    taps are the layers whose input is to be kept (layer L: the last layer's output); hidden holds them afterwards,
+    taps are the layers whose input is kept (layer L: the last layer's output); hidden holds them afterwards,
     [T, D] each; patterns holds the masks that layers were given. head_input [1, wanted, D] is what the output head read.
     """
 
@@ -83,7 +83,7 @@ class Packed:
         return sum(part.n for part in self.parts)
 
     def active(self, layer: int) -> list[int] | None:
-        """The flat rows that take part in a layer, None for all."""
+        """The flat rows that run in a layer, None for all."""
         if not any(part.idle(layer) for part in self.parts):
             return None
         rows: list[int] = []
@@ -94,7 +94,7 @@ class Packed:
         return rows
 
     def bring_entries(self, hidden: Tensor) -> Tensor:
-        """Put the states of resumed rows into hidden [1, T, D], where they wait for their layer."""
+        """Put the states of resumed rows into hidden [1, T, D], unchanged until their layer."""
         if all(part.entry is None for part in self.parts):
             return hidden
         hidden = hidden.clone()
@@ -108,13 +108,13 @@ class Packed:
 
 @final
 class Running(threading.local):
-    """The packed forward that the calling thread is in, for modules that are handed no keyword arguments."""
+    """The packed forward of the calling thread, for modules that get no keyword arguments."""
 
     packed: Packed | None = None
 
     @contextmanager
     def during(self, packed: Packed) -> Iterator[None]:
-        """Says packed until the block ends, in this thread alone."""
+        """Sets packed for the block, in this thread only."""
         self.packed = packed
         try:
             yield
@@ -124,7 +124,7 @@ class Running(threading.local):
 
 @dataclass(frozen=True, slots=True, eq=False)
 class PackedMask:
-    """What a decoder layer is handed in its mask's place: the pattern, and the forward that it stands for."""
+    """What a decoder layer gets as its mask: the pattern and the packed forward."""
 
     pattern: Pattern
     packed: Packed

@@ -1,8 +1,8 @@
-"""Where a transformers decoder keeps its layers and sublayers, and how one of them sits out.
+"""Finds the layers and sublayers of a transformers decoder, and wraps them so that they can be skipped.
 
 Each decoder layer of forerun's own copy of the module tree is wrapped once. The wrapper reads the Packed state from the
-call's keyword arguments: it keeps tapped states, lets resumed rows wait for their layer, and leaves out what the plan
-skips.
+call's keyword arguments. It keeps tapped states, passes resumed rows through below their layer, and skips what the plan
+leaves out.
 """
 
 from __future__ import annotations
@@ -26,7 +26,7 @@ MLP_NAMES = ("mlp", "feed_forward", "block_sparse_moe")
 
 
 def decoder_layers(model: Any) -> nn.ModuleList:
-    """The list of decoder blocks, found by its length; a tower for images may have as many."""
+    """The list of decoder layers, found by its length; an image tower may have as many."""
     wanted = model.config.get_text_config().num_hidden_layers
     decoder = model.get_decoder() if isinstance(model, PreTrainedModel) else None
     for module in (*(() if decoder is None else decoder.modules()), *model.modules()):
@@ -50,7 +50,7 @@ def attention_sublayer(layer: nn.Module) -> nn.Module:
 
 
 def mlp_sublayers(layer: nn.Module) -> list[nn.Module]:
-    """The modules whose silence makes the MLP's contribution zero; OPT has no module around its two projections."""
+    """The modules to skip so that the MLP contributes zero; OPT has no module around its two projections."""
     found = _child(layer, MLP_NAMES)
     if found is not None:
         return [found]
@@ -67,8 +67,8 @@ def _child(layer: nn.Module, names: tuple[str, ...]) -> nn.Module | None:
 
 
 @final
-class Form:
-    """How a module hands out its result: alone, or in a tuple with other things behind it. Known once it has run."""
+class OutputFormat:
+    """The form of a module's output: a tensor, or a tuple that starts with one. Known once the module has run."""
 
     def __init__(self) -> None:
         self.known = False
@@ -83,30 +83,30 @@ class Form:
 
 
 @final
-class Silencer:
-    """Replaces a module's forward by one that gives zeros of the same form where silent says so of the running call."""
+class SublayerSkipper:
+    """Replaces a sublayer's forward: while skipped() holds for the running call, it gives zeros of the same form."""
 
-    def __init__(self, module: nn.Module, silent: Callable[[], bool]) -> None:
-        self._silent = silent
+    def __init__(self, module: nn.Module, skipped: Callable[[], bool]) -> None:
+        self._skipped = skipped
         self._module = module
         self._forward = call_with_hooks(module)
-        self._form = Form()
+        self._output_format = OutputFormat()
         module.forward = self._run
 
     def _run(self, *args: Any, **kwargs: Any) -> Any:
-        silent = self._silent()
-        if not silent or not self._form.known:
+        skipped = self._skipped()
+        if not skipped or not self._output_format.known:
             out = self._forward(*args, **kwargs)
-            self._form.learn(out)
-            return self._form.of(torch.zeros_like(state_of(out))) if silent else out
+            self._output_format.learn(out)
+            return self._output_format.of(torch.zeros_like(state_of(out))) if skipped else out
         hidden: Tensor = args[0] if args else kwargs["hidden_states"]
         width = self._module.out_features if isinstance(self._module, nn.Linear) else hidden.shape[-1]
-        return self._form.of(hidden.new_zeros(*hidden.shape[:-1], width))
+        return self._output_format.of(hidden.new_zeros(*hidden.shape[:-1], width))
 
 
 @final
-class Block:
-    """One wrapped decoder layer. own_mask is given for an attention that asks a cache for its keys.
+class WrappedLayer:
+    """A wrapped decoder layer. own_mask: given for an attention that asks a cache for its keys.
 
     unskippable says why its sublayers can't be left out; "" if they can.
     """
@@ -118,13 +118,13 @@ class Block:
         self.unskippable = ""
         self._running = Running()
         try:
-            Silencer(attention_sublayer(layer), self._attention_silent)
+            SublayerSkipper(attention_sublayer(layer), self._skips_attention)
             for module in mlp_sublayers(layer):
-                Silencer(module, self._mlp_silent)
+                SublayerSkipper(module, self._skips_mlp)
         except UnsupportedModel as error:
             self.unskippable = str(error)
         self._forward = call_with_hooks(layer)
-        self._form = Form()
+        self._output_format = OutputFormat()
         layer.forward = self._run
 
     def _run(self, hidden: Tensor | None = None, *args: Any, packed: Packed | None = None, **kwargs: Any) -> Any:
@@ -148,20 +148,20 @@ class Block:
     def _run_rows(self, hidden: Tensor, args: tuple[Any, ...], kwargs: dict[str, Any], packed: Packed) -> Any:
         skipped = packed.plan.skips_layer(self._index)
         rows = packed.active(self._index)
-        if self._form.known and (skipped or rows == []):
-            return self._form.of(hidden)
+        if self._output_format.known and (skipped or rows == []):
+            return self._output_format.of(hidden)
         with self._running.during(packed):
             if rows is None:
                 out = self._call(hidden, args, kwargs, packed)
-                self._form.learn(out)
-                return self._form.of(hidden) if skipped else out
+                self._output_format.learn(out)
+                return self._output_format.of(hidden) if skipped else out
             index = torch.tensor(rows, device=hidden.device)
             total = hidden.shape[1]
             some = [taken(value, index, total, 1) for value in (hidden, *args)]
             named = {name: taken(value, index, total, 1) for name, value in kwargs.items()}
             out = self._call(some[0], tuple(some[1:]), named, packed)
-            self._form.learn(out)
-            return self._form.of(hidden.index_copy(1, index, state_of(out)))
+            self._output_format.learn(out)
+            return self._output_format.of(hidden.index_copy(1, index, state_of(out)))
 
     def _call(self, hidden: Tensor, args: tuple[Any, ...], kwargs: dict[str, Any], packed: Packed) -> Any:
         """The layer's own forward, with a mask that its attention understands."""
@@ -174,7 +174,7 @@ class Block:
         return self._forward(hidden, *some, **named)
 
     def _mask(self, value: Any, packed: Packed, hidden: Tensor) -> Any:
-        """What the layer is given for a mask; anything else as it is."""
+        """The mask to pass to the layer; other values unchanged."""
         if not isinstance(value, Pattern):
             return value
         if self._own_mask is None:
@@ -185,19 +185,19 @@ class Block:
         pattern = packed.patterns[self._index] = value if self._own_mask == Pattern() else self._own_mask
         return added_mask(packed, self._index, pattern, hidden)
 
-    def _attention_silent(self) -> bool:
+    def _skips_attention(self) -> bool:
         packed = self._running.packed
         return packed is not None and self._index in packed.plan.attention
 
-    def _mlp_silent(self) -> bool:
+    def _skips_mlp(self) -> bool:
         packed = self._running.packed
         return packed is not None and self._index in packed.plan.mlp
 
 
 def call_with_hooks(module: nn.Module) -> Callable[..., Any]:
-    """What a module does when it is called, its hooks included; they no longer run around its forward.
+    """A module's call with its hooks, which are removed from the module itself.
 
-    So what takes the forward's place leaves out the hooks too, where it leaves out the module.
+    So a replacement of the forward that skips the module also skips its hooks.
     """
     if not module._forward_hooks and not module._forward_pre_hooks:
         return module.forward
@@ -208,15 +208,15 @@ def call_with_hooks(module: nn.Module) -> Callable[..., Any]:
 
 
 def state_of(out: Any) -> Tensor:
-    """The hidden states of what a layer gives: alone, or first in a tuple."""
+    """The hidden states in a layer's output: a tensor, or the first of a tuple."""
     state: Tensor = out[0] if isinstance(out, tuple) else out
     return state
 
 
 def taken(value: Any, chosen: Tensor, count: int, dim: int) -> Any:
-    """What a layer is called with, for some of its `count` rows or samples along dim: of tensors, and tuples of them.
+    """Selects some of the `count` rows or samples along dim from a layer's arguments: tensors, and tuples of them.
 
-    What has another size there is shared by all, and stays as it is.
+    Arguments with another size there are shared by all rows, and returned unchanged.
     """
     if isinstance(value, Tensor) and value.ndim >= 2 and value.shape[dim] == count:
         return value.index_select(dim, chosen)

@@ -1,4 +1,4 @@
-"""What a configuration says of a model's size: how wide a head is, how long a text may be."""
+"""A model's sizes by its configuration: the width of a head, the longest text."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ from typing import Any
 
 
 def head_dim_of(config: Any) -> int:
-    """How wide an attention head is, said or implied."""
+    """The width of an attention head, given or implied."""
     return int(getattr(config, "head_dim", None) or config.hidden_size // config.num_attention_heads)
 
 

@@ -1,8 +1,7 @@
 """Which slots a row sees: causal, sliding window, chunks, each along a tree of scratch rows.
 
-transformers tells an attention layer about windows and chunks through its mask. forerun registers a mask function that
-returns a Pattern in the mask's place, after probing that the model's mask really is that pattern; a mask of any other
-kind raises.
+transformers passes windows and chunks to an attention layer through its mask. forerun registers a mask function that returns
+a Pattern instead of a mask, after checking that the model's mask really has that pattern. Any other mask is an error.
 """
 
 from __future__ import annotations
@@ -40,7 +39,7 @@ class Pattern:
 def visible(pattern: Pattern, committed: int, depths: list[int], n: int, ancestors: Tensor | None) -> Tensor | None:
     """Bool [n, committed + len(depths)]: what the last n scratch rows see; None for everything.
 
-    depths are the scratch rows' positions behind the prefix; ancestors [m, len(depths)], m >= n, or None for a chain.
+    depths are the scratch rows' positions after the prefix; ancestors [m, len(depths)], m >= n, or None for a chain.
     """
     last = committed + max(depths)
     windowed = (pattern.window is not None and last >= pattern.window) or (
@@ -57,7 +56,7 @@ def visible(pattern: Pattern, committed: int, depths: list[int], n: int, ancesto
 
 
 def pattern_of_mask(mask_function: Callable[..., Tensor], size: int | None) -> Pattern:
-    """The Pattern that a transformers mask function computes, found by asking it; size: its window or chunk length.
+    """The Pattern that a transformers mask function computes, found by probing it; size: its window or chunk length.
 
     Raises UnsupportedModel if it computes anything else.
     """

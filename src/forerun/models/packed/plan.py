@@ -1,8 +1,8 @@
-"""LayerPlan: what is carved out of a model for one forward. Skipped layers and early exit are both a plan.
+"""LayerPlan: which part of a model a forward runs. Skipped layers and early exit are both plans.
 
-Skipping makes a sublayer's contribution to the residual stream zero, so one notion fits pre-norm, post-norm and parallel
-blocks. Sources: Zhang et al., arXiv 2309.08168 (attention and MLP sublayers apart); Elhoushi et al., arXiv 2404.16710
-(early exit, whose rows the full model can complete).
+Skipping makes a sublayer's contribution to the residual stream zero, which fits pre-norm, post-norm and parallel blocks.
+Sources: Zhang et al., arXiv 2309.08168 (attention and MLP sublayers apart); Elhoushi et al., arXiv 2404.16710 (early exit,
+whose rows the full model can complete).
 """
 
 from __future__ import annotations
@@ -15,7 +15,7 @@ from dataclasses import dataclass
 class LayerPlan:
     """Indices of the attention and MLP sublayers that are left out. The empty plan is the full model.
 
-    exit_layer = E says that the plan is a pure early exit: layers 0..E-1 whole, nothing after. weights names a smaller
+    exit_layer = E: the plan is a pure early exit: layers 0..E-1 whole, nothing after. weights names a smaller
     copy of the weights, head a restricted vocabulary, both made by the runner (add_weights, add_head); "" is the model's
     own.
     """
@@ -53,7 +53,7 @@ class LayerPlan:
 
     @property
     def resumes_at(self) -> int | None:
-        """The layer from which the whole model may go on with this plan's rows; None if it must compute them anew.
+        """The layer from which the whole model can continue with this plan's rows; None if it must recompute them.
 
         Rows of other weights never resume: their states are not the model's own.
         """

@@ -1,4 +1,4 @@
-"""The idle sequences of one runner, so that a conversation's next turn finds the keys and values of the last."""
+"""The idle sequences of one runner, so that a conversation's next turn reuses the keys and values of the last."""
 
 from __future__ import annotations
 
@@ -14,10 +14,10 @@ from .sequence import Sequence, shared_prefix
 
 
 @final
-class Pool:
-    """Keeps up to `keep` idle sequences, the latest used. identity: which model the runner runs, where that is known.
+class SequencePool:
+    """Keeps up to `keep` idle sequences, the most recently used ones. identity: the model that the runner runs, if known.
 
-    plan: with which weights and head the sequences are computed. Threads may share a pool.
+    plan: the weights and the head that the sequences are computed with. Threads may share a pool.
     """
 
     def __init__(
@@ -36,10 +36,10 @@ class Pool:
         self._idle: list[Sequence] = []
         self._epoch = 0  # how often it was cleared
         self._begun: WeakKeyDictionary[Sequence, tuple[int, int]] = WeakKeyDictionary()
-        # reentrant, since the collector may close a forgotten stream, which gives back, at any time
+        # reentrant: the garbage collector may close a forgotten stream, which releases its sequence, at any time
         self._lock = RLock()
 
-    def take(self, ids: Series[int] = ()) -> Sequence:
+    def acquire(self, ids: Series[int] = ()) -> Sequence:
         """The idle sequence that shares the longest beginning with ids, or a new one where none shares any."""
         with self._lock:
             now = self._now
@@ -51,10 +51,10 @@ class Pool:
             self._idle = [sequence for sequence in idle if sequence is not best]
             return best
 
-    def give(self, sequence: Sequence) -> None:
-        """Give back a sequence; its scratch rows are dropped, its prefix is kept for the next who begins alike.
+    def release(self, sequence: Sequence) -> None:
+        """Return a sequence; its scratch rows are dropped, its prefix is kept for the next text that begins alike.
 
-        One that was begun before the pool was cleared, or before the weights changed, is dropped.
+        A sequence from before the pool was cleared, or before the weights changed, is dropped.
         """
         sequence.drop()
         with self._lock:
@@ -63,7 +63,7 @@ class Pool:
                 del self._idle[: -self._keep or None]
 
     def clear(self) -> None:
-        """Drop the idle sequences, and those that are in use once they come back."""
+        """Drop the idle sequences now, and those in use once they are released."""
         with self._lock:
             self._epoch += 1
             self._idle.clear()

@@ -1,4 +1,4 @@
-"""What a sequence asks of a driver: its rows for one forward."""
+"""A sequence's request to a driver: its rows for one forward."""
 
 from __future__ import annotations
 
@@ -12,9 +12,9 @@ from .plan import FULL, LayerPlan
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Request:
-    """One sequence's rows for one forward. want: for how many of the last rows the head runs.
+    """One sequence's rows for one forward. want: the number of last rows for which the head runs.
 
-    drafting says that this is part of a draft: verifications wait for it, so that a batch stays in phase.
+    drafting: it is part of a draft, and verifications wait for it, so that a batch stays in phase.
     """
 
     runner: Executor

@@ -19,9 +19,9 @@ from ...core.forward import Rows
 from ...errors import UnsupportedModel, UnsupportedOption
 from .attention import NAME
 from .cached_attention import PackedCache, attends_by_itself, opened_attention
-from .changes import Watch
+from .changes import ChangeDetector
 from .forward import Packed, Part, Running
-from .layers import Block, decoder_layers
+from .layers import WrappedLayer, decoder_layers
 from .limits import max_length_of
 from .mask import Pattern
 from .plan import FULL, LayerPlan
@@ -34,7 +34,7 @@ LEAN = "carving needs the lean runner: load a Llama-shaped model by name or path
 class Runner(ABC):
     """A model that answers requests. All requests of one call share a plan and their taps. Threads may share a runner.
 
-    cost: what its whole forwards cost, where that was measured and somebody said so.
+    cost: the measured cost of whole forwards, if it was set.
     """
 
     cost: Cost | None = None
@@ -47,7 +47,7 @@ class Runner(ABC):
 
     @property
     def version(self) -> int:
-        """Counts the changes of the weights that were noticed: keys and values of another version say other things."""
+        """Counts detected changes of the weights: keys and values of another version are stale."""
         return 0
 
     @abstractmethod
@@ -92,11 +92,11 @@ class Runner(ABC):
 
     @abstractmethod
     def check_plan(self, plan: LayerPlan) -> None:
-        """Raise UnsupportedModel where a plan's skipped sublayers would not be what they say."""
+        """Raise UnsupportedModel if this model's sublayers can't be skipped as a plan says."""
 
 
 def gather(hidden: Tensor, logits: Tensor, packed: Packed, requests: Sequence[Request]) -> list[Rows]:
-    """Hand each request its rows. hidden and logits hold the wanted rows of all requests, in order."""
+    """Give each request its rows. hidden and logits hold the wanted rows of all requests, in order."""
     results: list[Rows] = []
     wanted = offset = 0
     for request in requests:
@@ -108,7 +108,7 @@ def gather(hidden: Tensor, logits: Tensor, packed: Packed, requests: Sequence[Re
 
 
 def only(wanted: Tensor, rows: Tensor, total: int) -> Tensor:
-    """The wanted rows of what a model gave, which is all of them if it takes no logits_to_keep."""
+    """The wanted rows of a model's output, which holds all rows if the model takes no logits_to_keep."""
     return rows if len(rows) == len(wanted) or len(rows) != total else rows[wanted]
 
 
@@ -131,11 +131,10 @@ def layout(requests: Sequence[Request], device: torch.device) -> tuple[Tensor, T
 class HFRunner(Runner):
     """Any decoder that uses transformers' attention interface, or a cache and an added mask.
 
-    It works on a copy of the module tree that shares the parameters; the model that was passed in is not touched, and
-    watched for changes, which follow.py brings in under the lock. unskippable: why no layer may be left out, "" if any may.
-    attended are the layers whose attention went through forerun's function so far, patterns their masks. padding: rows ->
-    how many rows a forward of so many runs with, the rest being thrown away; None for as they come. (In bfloat16 one row
-    can be slower than two.)
+    It works on a copy of the module tree that shares the parameters; the model that was passed in is not changed. Its
+    own changes are detected, and follow.py applies them under the lock. unskippable: why no layer may be skipped, "" if any
+    may. attended: the layers whose attention has used forerun's function so far; patterns: their masks. padding: rows -> the
+    number of rows that a forward is padded to; None for no padding. (In bfloat16 one row can be slower than two.)
     """
 
     def __init__(self, model: Any, name: str = "") -> None:
@@ -151,18 +150,18 @@ class HFRunner(Runner):
         self.padding: Callable[[int], int] | None = None
         self.unskippable = ""
         self.lock = RLock()
-        self.watch = Watch(model)
+        self.watch = ChangeDetector(model)
         self._version = 0
         self._copy = private_copy(model), Running()
         layers = decoder_layers(self.model)
         self._own_attention = attends_by_itself(layers[0])
         for index, layer in enumerate(layers):
             mask = opened_attention(layer, model.config._attn_implementation) if self._own_attention else None
-            block = Block(layer, index, last=index == len(layers) - 1, own_mask=mask)
+            block = WrappedLayer(layer, index, last=index == len(layers) - 1, own_mask=mask)
             if block.unskippable:
                 self.refuse_plans(block.unskippable)
         if getattr(config, "do_layer_norm_before", True) is False:
-            self.refuse_plans("its layers normalise behind their residual additions, so they can't be skipped")
+            self.refuse_plans("its layers normalise after their residual additions, so they can't be skipped")
         self.model.get_output_embeddings().register_forward_pre_hook(partial(_keep_head_input, self._copy[1]))
 
     @property
@@ -193,7 +192,7 @@ class HFRunner(Runner):
         return logits
 
     def refuse_plans(self, reason: str) -> None:
-        """From now on only the whole model runs: a skipped sublayer of this model does more than add nothing."""
+        """From now on only the whole model runs: skipping a sublayer does more than remove its contribution."""
         self.unskippable = reason
 
     @property
@@ -205,7 +204,7 @@ class HFRunner(Runner):
         self._version += 1
 
     def become(self, fresh: HFRunner) -> None:
-        """Go on as fresh, which was made of the changed model; its copy is taken over."""
+        """Continue with the state of fresh, a runner on the changed model."""
         self.max_length, self.attended, self.unskippable = fresh.max_length, fresh.attended, fresh.unskippable
         self.patterns, self._own_attention = fresh.patterns, fresh._own_attention
         self.watch, self._copy = fresh.watch, fresh._copy
@@ -235,7 +234,7 @@ class HFRunner(Runner):
         return gather(own, logits, packed, requests)
 
     def _padded(self, requests: Sequence[Request]) -> Sequence[Request]:
-        """The requests and, where padding says so, one more: rows of no text, which nothing keeps."""
+        """The requests, and if padding asks for it one more of rows without a text, whose results are discarded."""
         rows = sum(request.part.n for request in requests)
         extra = 0 if self.padding is None else self.padding(rows) - rows
         if extra <= 0:

@@ -1,4 +1,4 @@
-"""A sequence: the keys and values of one text for one model, as a committed prefix and scratch rows behind it.
+"""A sequence: the keys and values of one text for one model, as a committed prefix and scratch rows after it.
 
 Forwards only ever add scratch rows; `keep` commits some and drops the rest. So a rejected branch can't leak into the
 prefix, and rows computed with skipped layers are refused there.
@@ -27,7 +27,7 @@ CHUNK = 512
 
 @dataclass(frozen=True, slots=True, eq=False)
 class _Row:
-    """A scratch row. state is what its exit layer was given, [D], where plan is a pure early exit.
+    """A scratch row. state is the input of its exit layer, [D], if plan is a pure early exit.
 
     taps are the layers whose states it was computed with.
     """
@@ -42,7 +42,7 @@ class _Row:
 
 @final
 class Sequence:
-    """One text. ids are the committed tokens; scratch rows hold a token and its parent row, ROOT behind the prefix.
+    """One text. ids are the committed tokens; scratch rows hold a token and its parent row, ROOT after the prefix.
 
     plan: the weights and the head of its committed rows. Raises ValueError on one that leaves out layers.
     """
@@ -74,7 +74,7 @@ class Sequence:
     ) -> Rows:
         """Add scratch rows to draft with, in the order given; rows for the last `want` of them, all if None.
 
-        parents[i] is a scratch row before it or ROOT; None continues the last scratch row. Positions follow the parents.
+        parents[i] is an earlier scratch row or ROOT; None continues the last scratch row. Positions follow the parents.
         plan: the sequence's own if None. states [n, D] are for runners that read more than tokens (an exit adapter). Raises
         ValueError where scratch rows lack keys that the plan's layers would read.
         """
@@ -92,15 +92,15 @@ class Sequence:
     async def complete(self, tokens: Series[int], parents: Series[int], taps: frozenset[int] = frozenset()) -> Rows:
         """Make the scratch rows exactly these, each computed by the whole model; rows for all of them.
 
-        Leading rows that were drafted by an early exit, with equal tokens and parents, go on from their exit states and
-        don't compute the layers below again (LayerSkip, arXiv 2404.16710, section 5). All others are computed anew.
+        Leading rows that were drafted by an early exit, with equal tokens and parents, continue from their exit states and
+        skip the layers below (LayerSkip, arXiv 2404.16710, section 5). All others are recomputed.
         """
         enter, entry = self._resumable(tokens, parents)
         self.drop()
         return await self._run(tokens, parents, len(tokens), self.plan, taps, self._drafting, enter, entry)
 
     def _resumable(self, tokens: Series[int], parents: Series[int]) -> tuple[int, list[Tensor]]:
-        """The layer at which leading scratch rows go on, and their states there."""
+        """The layer at which leading scratch rows resume, and their states there."""
         enter = 0
         entry: list[Tensor] = []
         for token, parent, row in zip(tokens, parents, self._rows, strict=False):
@@ -154,7 +154,7 @@ class Sequence:
         return replace(rows, seconds=seconds)
 
     def _depths(self, tokens: Series[int], parents: Series[int]) -> list[int]:
-        """Positions behind the prefix, of the scratch rows and of the new ones."""
+        """Positions after the prefix, of the scratch rows and of the new ones."""
         if len(tokens) != len(parents):
             raise ValueError(f"each token needs a parent, got {len(tokens)} tokens and {len(parents)} parents")
         depths = [row.depth for row in self._rows]
@@ -192,7 +192,7 @@ class Sequence:
         self._rows = []
 
     def states(self, layer: int) -> Tensor:
-        """What this layer was given, [len(ids), D] (the layer behind the last: what the last one gave).
+        """The input of this layer, [len(ids), D] (for the layer after the last: the output of the last one).
 
         Raises ValueError unless every committed row was computed with this tap.
         """
@@ -201,8 +201,8 @@ class Sequence:
     async def sync(self, ids: Series[int], taps: frozenset[int] = frozenset(), states: Tensor | None = None) -> Rows:
         """Make the prefix equal ids, reusing what matches; the row of the last token (always computed).
 
-        taps: layers whose states of all of ids are to be known afterwards. states [k, D]: as in forward, of the last k of
-        ids, all that are to be computed. Long texts go through in chunks. Raises ValueError on no ids.
+        taps: layers whose states must be known for all of ids afterwards. states [k, D]: as in forward, for the last k of
+        ids, all that are computed. Long texts are computed in chunks. Raises ValueError on no ids.
         """
         if not ids:
             raise ValueError("a sequence needs at least one token to sync to")

@@ -13,7 +13,7 @@ from torch import Tensor
 class States:
     """A buffer [slots, D], made on first use and doubled when full.
 
-    known is the number of leading slots that hold states; slots behind may be scratch rows'.
+    known is the number of leading slots that hold states; slots after may be scratch rows'.
     """
 
     def __init__(self) -> None:
@@ -34,7 +34,7 @@ class States:
 
     @torch.inference_mode()
     def move(self, slots: Sequence[int], start: int) -> None:
-        """Bring these slots, ascending, to start and those behind it; they are known from then on."""
+        """Bring these slots, ascending, to start and those after it; they are known from then on."""
         if self._buffer is not None and list(slots) != list(range(start, start + len(slots))):
             self._buffer[start : start + len(slots)] = self._buffer[list(slots)]
         self.known = start + len(slots)

@@ -1,6 +1,6 @@
 """The keys and values of one sequence, addressed by slot.
 
-Slots say nothing about what they hold: Sequence knows which are prefix and which are scratch.
+A store doesn't know what its slots hold: Sequence knows which are prefix and which are scratch.
 """
 
 from __future__ import annotations
@@ -66,7 +66,7 @@ class LayerStore(Store):
 
 @final
 class NoStore(Store):
-    """Keeps nothing: for rows that see themselves alone and are thrown away."""
+    """Keeps nothing: for rows that attend only to themselves and are discarded."""
 
     def write(self, layer: int, slot: int, keys: Tensor, values: Tensor) -> tuple[Tensor, Tensor]:
         if slot:
@@ -74,4 +74,4 @@ class NoStore(Store):
         return keys, values
 
     def move(self, slots: Sequence[int], start: int) -> None:
-        """There is nothing to be moved."""
+        """Nothing is kept, so nothing moves."""

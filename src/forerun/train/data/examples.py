@@ -13,7 +13,7 @@ from typing import Any
 from ...engine.prompts.questions import has_chat_template
 from ...errors import UnsupportedOption
 from ...jsonl import Skipped, made_of
-from .forms import KNOWN, Chat, Ids, Text, form_of
+from .record_formats import KNOWN, Chat, Ids, Text, record_of
 from .turns import answered, encoded_text, end_of_sequence, ended, split_ids
 
 
@@ -102,7 +102,7 @@ def fingerprint(examples: Sequence[Example]) -> str:
 
 
 def _example(entry: Mapping[str, Any], tokenizer: Any | None, eos: Collection[int]) -> Example:
-    form = form_of(entry, has_chat_template(tokenizer))
+    form = record_of(entry, has_chat_template(tokenizer))
     if isinstance(form, Ids):
         return Example((*form.prompt, *form.answer), len(form.prompt))
     if tokenizer is None:

@@ -71,7 +71,7 @@ def sample_prompts(
     """Add prompts to the file until it holds `count` different ones; yields how many it holds.
 
     exclude: texts that must not come up, such as a benchmark's; the comparison ignores case and white space. Attempt n of
-    a seed and of openings is the same prompt in every run, so a run that was killed goes on behind the last attempt it
+    a seed and of openings is the same prompt in every run, so a run that was killed goes on after the last attempt it
     kept. Raises ValueError where nothing new comes any more.
     """
     if count < 1:

@@ -16,7 +16,7 @@ TEXTS = 64
 
 
 @dataclass(frozen=True, slots=True, eq=False)
-class Stirred:
+class ActivationStatistics:
     """directions [D, D]: columns span the residual stream, the strongest first.
 
     groups and neurons hold, for each layer, the energy that passes on through each key's queries [kv_heads] and through
@@ -29,7 +29,7 @@ class Stirred:
 
 
 @torch.no_grad()
-def stirred(model: Any, texts: Sequence[Sequence[int]], tick: Callable[[], None]) -> Stirred:
+def collect_statistics(model: Any, texts: Sequence[Sequence[int]], tick: Callable[[], None]) -> ActivationStatistics:
     """Let the model read texts. Its layers must have self_attn.o_proj and mlp.down_proj."""
     config = model.config.get_text_config()
     ends: list[Any] = list(decoder_layers(model))
@@ -51,7 +51,7 @@ def stirred(model: Any, texts: Sequence[Sequence[int]], tick: Callable[[], None]
     energies = [energy * _squares(matrix) for energy, matrix in zip(passed, (*outs, *downs), strict=True)]
     groups = tuple(energy.view(config.num_key_value_heads, -1).sum(-1) for energy in energies[: len(outs)])
     # the smallest eigenvalue comes first
-    return Stirred(torch.linalg.eigh(spread).eigenvectors.flip(-1), groups, tuple(energies[len(outs) :]))
+    return ActivationStatistics(torch.linalg.eigh(spread).eigenvectors.flip(-1), groups, tuple(energies[len(outs) :]))
 
 
 def _adding(energy: Tensor) -> Callable[[nn.Module, tuple[Any, ...]], None]:

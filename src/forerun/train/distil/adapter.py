@@ -37,7 +37,7 @@ class AdapterStudent(Student):
         if self.adapter.shape.inputs == "state":
             return [self.adapter.norm(self.adapter(states, None, past))]
         ahead = F.embedding(batch.ids[:, 1:-1], self._embeddings).to(states.dtype)
-        # the state of the last row would draft what lies behind the text
+        # the state of the last row would draft what lies after the text
         own = states[:, :-1]
         outs: list[Tensor] = []
         for _ in range(count):

@@ -19,9 +19,9 @@ NOISE = 24
 
 @dataclass(frozen=True, slots=True, eq=False)
 class DistilBatch:
-    """T rows, those of the texts' tokens but the last, filled up behind. ids [B, T + 1].
+    """T rows, those of the texts' tokens but the last, padded at the end. ids [B, T + 1].
 
-    states [B, T, D] at the exit, last [B, T, D] behind the last layer; learnt [B, T]: the rows of the target whose next
+    states [B, T, D] at the exit, last [B, T, D] after the last layer; learnt [B, T]: the rows of the target whose next
     token belongs to an answer.
     """
 
@@ -77,7 +77,7 @@ class DistilData:
 
 
 def ranking_of(examples: Sequence[Example]) -> Tensor:
-    """Token ids of the answers, the most frequent first; behind them those that come up in prompts only."""
+    """Token ids of the answers, the most frequent first; after them those that come up in prompts only."""
     answers = Counter(token for one in examples for token in one.ids[one.start :])
     prompts = Counter(token for one in examples for token in one.ids[: one.start] if token not in answers)
     ranked = [*sorted(answers, key=lambda t: (-answers[t], t)), *sorted(prompts, key=lambda t: (-prompts[t], t))]

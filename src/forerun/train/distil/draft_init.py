@@ -2,7 +2,7 @@
 
 Layers are taken whole. Where the draft's layers are smaller, heads and MLP neurons stay that pass most on while the target
 reads its own answers; where the draft is narrower, the residual stream is turned onto its main directions and cut. A norm's
-weight moves into the matrices behind it first, so that turning alone changes nothing.
+weight moves into the matrices after it first, so that turning alone changes nothing.
 
 Sources: Yan et al., arXiv 2402.01528 (pruned drafts); Ashkboos et al., arXiv 2401.15024 (turning and cutting the stream).
 """
@@ -20,7 +20,7 @@ from transformers import AutoModelForCausalLM
 from ...errors import UnsupportedModel, UnsupportedOption
 from ...models.files.draft_shape import DraftShape
 from ...models.packed.layers import decoder_layers
-from .activation_statistics import Stirred
+from .activation_statistics import ActivationStatistics
 
 # families whose layers are known to read the stream through a plain norm and to add to it, and nothing else
 PRUNED = ("llama", "mistral", "qwen2", "qwen3")
@@ -56,7 +56,7 @@ def check_cut(cut: Cut, config: Any) -> None:
         )
 
 
-def new_draft(model: Any, cut: Cut, seen: Stirred | None) -> Any:
+def new_draft(model: Any, cut: Cut, seen: ActivationStatistics | None) -> Any:
     """A transformers model in float32 that begins so; the target stays as it is.
 
     seen is needed where the draft is narrower. Raises what check_cut raises, and UnsupportedModel where layers aren't alike.
@@ -111,7 +111,7 @@ def _parts(model: Any) -> _Parts:
     return _Parts(prefix, tuple(layers), rest)
 
 
-def _narrowed(weights: _Parts, cut: Cut, config: Any, seen: Stirred) -> _Parts:
+def _narrowed(weights: _Parts, cut: Cut, config: Any, seen: ActivationStatistics) -> _Parts:
     shape = cut.shape
     basis = seen.directions[:, : shape.width] if shape.width < config.hidden_size else None
     kept = list(weights.layers)
@@ -140,7 +140,7 @@ def _strongest(energy: Tensor, count: int) -> Tensor:
 
 
 def _kept_norm(basis: Tensor) -> Tensor:
-    """What makes a narrower stream as large behind its norm as its part of the whole stream was."""
+    """What makes a narrower stream as large after its norm as its part of the whole stream was."""
     whole, cut = basis.shape
     return torch.full((cut,), (whole / cut) ** 0.5)
 

@@ -22,7 +22,7 @@ from ...models.files.draft import DraftFile, write_draft
 from ...models.files.quiet import quiet
 from ...models.loading.load import Module
 from ..data.examples import Example
-from .activation_statistics import TEXTS, stirred
+from .activation_statistics import TEXTS, collect_statistics
 from .data import DistilBatch
 from .draft_init import Cut, check_cut, narrower, new_draft
 from .frozen import frozen_of
@@ -43,7 +43,7 @@ class DraftStudent(Student):
         self.head = draft.get_output_embeddings().weight.detach()[tokens]
 
     def passes(self, batch: DistilBatch, count: int) -> list[Tensor]:
-        # rows are filled up behind, where a causal model doesn't look
+        # rows are padded at the end, where a causal model doesn't look
         out = self._draft.base_model(input_ids=batch.ids[:, :-1], use_cache=False)
         return [out.last_hidden_state]
 
@@ -69,7 +69,7 @@ def train_draft(
 
     def student(chosen: Chosen, examples: Sequence[Example]) -> DraftStudent:
         texts = [example.ids for example in examples[:TEXTS]] if narrower(run.shape.shape, config) else []
-        seen = stirred(module.model, texts, begin("looking what matters", len(texts))) if texts else None
+        seen = collect_statistics(module.model, texts, begin("looking what matters", len(texts))) if texts else None
         return DraftStudent(new_draft(module.model, run.shape, seen), module.tokenizer, chosen.tokens)
 
     frozen = frozen_of(module.model)

@@ -23,6 +23,7 @@ from torch import Tensor, nn
 from .data import DistilBatch, DistilData
 from .frozen import Frozen
 from .loss import Chosen, chain_hits, distil_loss
+from .recipe import DistilRecipe
 
 
 class Student(ABC):
@@ -48,33 +49,6 @@ class Student(ABC):
 
     def trained(self) -> dict[str, nn.Parameter]:
         return {name: one for name, one in self.module.named_parameters() if one.requires_grad}
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class DistilRecipe:
-    """passes: how many drafted tokens deep; fade: the weight of each against the one before. rows: a batch's size.
-
-    vocabulary: over how many of the most frequent tokens the loss is.
-    """
-
-    epochs: int = 3
-    passes: int = 2
-    fade: float = 0.7
-    rows: int = 512
-    learning_rate: float = 1.5e-3
-    warmup: int = 50
-    weight_decay: float = 0.01
-    vocabulary: int = 8192
-    seed: int = 0
-
-    def __post_init__(self) -> None:
-        for name in ("epochs", "passes", "rows", "vocabulary"):
-            if getattr(self, name) < 1:
-                raise ValueError(f"{name} must be at least 1, got {getattr(self, name)}")
-        if not self.fade >= 0:
-            raise ValueError(f"fade must be at least 0, got {self.fade}")
-        if not self.learning_rate > 0:
-            raise ValueError(f"the learning rate must be above 0, got {self.learning_rate}")
 
 
 @dataclass(frozen=True, slots=True)

@@ -20,12 +20,13 @@ from ...engine.engine import Engine
 from ...models.files.adapter import AdapterShape
 from ..data.examples import Example, fingerprint, split
 from ..data.states import StateStore, holds_texts, record_missing
-from ..workplace import STATE, Workplace, check_output
+from ..output_folder import STATE, OutputFolder, check_output
 from .data import DistilData, ranking_of
 from .draft_init import Cut
 from .frozen import Frozen
-from .loop import DistilRecipe, Progress, Student, Training, acceptance
+from .loop import Progress, Student, Training, acceptance
 from .loss import Chosen
+from .recipe import DistilRecipe
 
 DRAFT = 4
 CHECKPOINT = "checkpoint.safetensors"
@@ -92,7 +93,7 @@ def distil(
     chosen = Chosen(tokens, frozen.head[tokens].float())
     check_output(run.output, run.resume)
     about = _about(run, identity)
-    place = Workplace(run.output, about, _dear)
+    place = OutputFolder(run.output, about, _dear)
     place.open()
     with place.guarded(), ExitStack() as stack:
         stores = [stack.enter_context(closing(store)) for store in _stores(run, exit_layer, place.path, identity)]
@@ -157,7 +158,7 @@ def _fill(
 
 
 def _steps(
-    training: Training, place: Workplace, save_every: int, begin: Begin, log: Callable[[Progress], None]
+    training: Training, place: OutputFolder, save_every: int, begin: Begin, log: Callable[[Progress], None]
 ) -> None:
     known = place.checkpoint()
     if known is not None:
@@ -186,7 +187,7 @@ def _forget_later(log_file: Path, step: int) -> None:
         log_file.write_bytes(b"".join(kept))
 
 
-def _checkpoint(training: Training, place: Workplace, old: Path | None) -> None:
+def _checkpoint(training: Training, place: OutputFolder, old: Path | None) -> None:
     folder = place.path / f"checkpoint-{training.step}"
     folder.mkdir(exist_ok=True)
     training.save(folder / CHECKPOINT)

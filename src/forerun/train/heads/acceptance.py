@@ -18,33 +18,9 @@ from torch.nn.functional import log_softmax
 
 from ...models.files.classifier_heads import acceptance_logits, calibrated
 from .acceptance_data import Drafted
+from .recipes import HeadRecipe
 
 SURE = 1e-6
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class HeadRecipe:
-    """depth: residual blocks; 0 is a linear probe. mixing is r. rows: a batch's size in drafted tokens."""
-
-    depth: int = 3
-    reject_weight: float = 6.0
-    mixing: float = 0.15
-    epochs: int = 10
-    rows: int = 256
-    learning_rate: float = 5e-4
-    warmup: float = 0.03
-    weight_decay: float = 0.01
-    seed: int = 0
-
-    def __post_init__(self) -> None:
-        for name, least in (("depth", 0), ("epochs", 1), ("rows", 1)):
-            if getattr(self, name) < least:
-                raise ValueError(f"{name} must be at least {least}, got {getattr(self, name)}")
-        for name in ("reject_weight", "learning_rate"):
-            if not getattr(self, name) > 0:
-                raise ValueError(f"{name} must be above 0, got {getattr(self, name)}")
-        if not 0 <= self.warmup < 1:
-            raise ValueError(f"the warm-up share must be in [0, 1), got {self.warmup}")
 
 
 @dataclass(frozen=True, slots=True)

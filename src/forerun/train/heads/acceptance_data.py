@@ -1,6 +1,6 @@
 """What an acceptance head learns from: the drafter's hidden state of a drafted token, and how likely it is accepted.
 
-Behind every token of the target's answer X the drafter's law q and the target's law p are read in one pass each. A token Y
+After every token of the target's answer X the drafter's law q and the target's law p are read in one pass each. A token Y
 is drawn from each q, and accepted with probability min(1, p(Y) / q(Y)): the soft label. The drafter then reads a mixed text
 Z, which keeps X's token with probability r and has Y's otherwise; its row that reads a drafted token gives the features.
 
@@ -28,7 +28,7 @@ from ...jsonl import Skipped, made_of
 from ...models.packed.sequence import Sequence as Target
 from ..data.examples import Example
 
-# a drafter that works on states of the text begins behind the second token
+# a drafter that works on states of the text begins after the second token
 LEAST_PROMPT = 3
 
 
@@ -82,7 +82,7 @@ def collect(
 async def _source(
     engine: Engine, example: Example, sampling: Sampling, mixing: float, chance: Chance
 ) -> AsyncGenerator[Drafted]:
-    with engine.lent(example.ids[: example.start]) as (target, drafter):
+    with engine.borrow(example.ids[: example.start]) as (target, drafter):
         yield await examine(target, drafter, example, sampling, mixing, chance)
 
 
@@ -116,7 +116,7 @@ def sampling_of(path: Path, temperature: float | None = None, skipped: Skipped |
     """
     found = {law for _, law in made_of(path, _drawn_by, skipped)} - {None}
     if len(found) > 1:
-        raise ValueError(f"{path} holds answers of several temperatures or top_p; give one file for one law")
+        raise ValueError(f"{path} holds answers of several temperatures or top_p; give one file for each")
     if not found:
         return Sampling(1.0 if temperature is None else temperature)
     known, top_p = next(law for law in found if law is not None)

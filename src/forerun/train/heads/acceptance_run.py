@@ -11,11 +11,12 @@ from torch import Tensor
 
 from ...core.values import Sampling
 from ...engine.engine import Engine
-from ...models.files.classifier_heads import ACCEPTANCE, HeadFile, write_head
+from ...models.files.classifier_heads import ACCEPTANCE, ClassifierHeadFile, write_classifier_head
 from ..data.examples import Example, split
-from .acceptance import Fitted, HeadRecipe, fit, joined, predicted
+from .acceptance import Fitted, fit, joined, predicted
 from .acceptance_data import LEAST_PROMPT, Drafted, collect
 from .draft_length import best_threshold, drafts_of
+from .recipes import HeadRecipe
 
 DEPTH = 20
 LEAST_STEPS = 2
@@ -106,7 +107,7 @@ def train_head(run: HeadRun, engine: Engine, begin: Callable[[str, int], Callabl
 def _chains(
     weights: dict[str, Tensor], held: Sequence[Drafted], reject_weight: float
 ) -> Iterator[tuple[list[float], list[float]]]:
-    """A draft from each place of a held-out text on: the survival that is known behind each token, and its label.
+    """A draft from each place of a held-out text on: the survival that is known after each token, and its label.
 
     The last drafted token is not scored yet when the rule decides, so its value is the product of those before.
     """
@@ -124,5 +125,5 @@ def _chains(
 def _write(run: HeadRun, engine: Engine, fitted: Fitted, report: HeadReport) -> None:
     sampling = {"temperature": run.sampling.temperature, "top_p": run.sampling.top_p, "top_k": run.sampling.top_k}
     trained = {**asdict(report), "recipe": asdict(run.recipe), "sampling": sampling, "cost": run.cost}
-    head = HeadFile(engine.pair, fitted.weights, report.h, run.recipe.reject_weight, trained)
-    write_head(ACCEPTANCE, head, run.output)
+    head = ClassifierHeadFile(engine.pair, fitted.weights, report.h, run.recipe.reject_weight, trained)
+    write_classifier_head(ACCEPTANCE, head, run.output)

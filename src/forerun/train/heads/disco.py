@@ -17,33 +17,20 @@ import torch
 from torch import Tensor
 from torch.nn.functional import binary_cross_entropy_with_logits
 
-from ...models.files.classifier_heads import LOOKAHEAD, HeadFile, lookahead_features, lookahead_logits, write_head
+from ...models.files.classifier_heads import (
+    LOOKAHEAD,
+    ClassifierHeadFile,
+    lookahead_features,
+    lookahead_logits,
+    write_classifier_head,
+)
 from ...traces.read import Position, Trace, TracedAnswer
 from ..data.examples import held_back
 from .acceptance import cross_entropy
 from .draft_length import best_threshold, drafts_of
+from .recipes import DiscoRecipe
 
 SURE = 1e-3
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class DiscoRecipe:
-    """top: how many probabilities are read; width: of the hidden layer. The epoch that is best held out is kept."""
-
-    top: int = 10
-    width: int = 64
-    epochs: int = 30
-    rows: int = 256
-    learning_rate: float = 3e-3
-    weight_decay: float = 0.01
-    seed: int = 0
-
-    def __post_init__(self) -> None:
-        for name in ("top", "width", "epochs", "rows"):
-            if getattr(self, name) < 1:
-                raise ValueError(f"{name} must be at least 1, got {getattr(self, name)}")
-        if not self.learning_rate > 0:
-            raise ValueError(f"the learning rate must be above 0, got {self.learning_rate}")
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -102,7 +89,9 @@ def train_disco(run: DiscoRun, tick: Callable[[], None] = lambda: None) -> Disco
         seconds=perf_counter() - begun,
     )
     trained = {**asdict(report), "recipe": asdict(run.recipe)}
-    write_head(LOOKAHEAD, HeadFile(run.traces[0].header.pair, weights, tau, trained=trained), run.output)
+    write_classifier_head(
+        LOOKAHEAD, ClassifierHeadFile(run.traces[0].header.pair, weights, tau, trained=trained), run.output
+    )
     return report
 
 
@@ -137,7 +126,7 @@ def fit_classifier(
 
 
 def steps_of(position: Position, follow: int, top: int) -> Iterator[tuple[tuple[float, ...], float]]:
-    """Features and label of each step, 1 up to the first rejection; follow: how many tokens of the answer are behind it.
+    """Features and label of each step, 1 up to the first rejection; follow: how many tokens of the answer are after it.
 
     A step without a law (lookup) has none.
     """
@@ -157,7 +146,7 @@ def _steps(answer: TracedAnswer, top: int) -> Iterator[list[tuple[tuple[float, .
 
 
 def _up_to_rejection(steps: Sequence[tuple[tuple[float, ...], float]]) -> Iterator[tuple[tuple[float, ...], float]]:
-    """What comes behind the first rejection is in vain whatever it is, and not learnt from."""
+    """What comes after the first rejection is in vain whatever it is, and not learnt from."""
     for step in steps:
         yield step
         if not step[1]:

@@ -17,9 +17,9 @@ THRESHOLDS = tuple(step / 20 for step in range(1, 20))
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Drafts:
-    """n drafts of up to `depth` tokens: what the rule reads behind each token, and whether that is accepted, [n, depth].
+    """n drafts of up to `depth` tokens: what the rule reads after each token, and whether that is accepted, [n, depth].
 
-    The rule stops behind the first token whose value is below the threshold. accepted holds probabilities, given that all
+    The rule stops after the first token whose value is below the threshold. accepted holds probabilities, given that all
     tokens before were accepted; ends [n] says how many tokens a draft has.
     """
 
@@ -29,7 +29,7 @@ class Drafts:
 
 
 def drafts_of(chains: Iterable[tuple[Sequence[float], Sequence[float]]], depth: int) -> Drafts:
-    """From chains (values, accepted), each cut at depth and filled up behind. Raises ValueError where there is none."""
+    """From chains (values, accepted), each cut at depth and padded at the end. Raises ValueError where there is none."""
     known = [(values[:depth], accepted[:depth]) for values, accepted in chains if len(values)]
     if not known:
         raise ValueError("there is no held-out draft to choose a threshold by")

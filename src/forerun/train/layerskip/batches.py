@@ -88,7 +88,7 @@ class Rows(Dataset[dict[str, list[int]]]):
 def collate(rows: Sequence[Mapping[str, Sequence[int]]]) -> dict[str, Tensor]:
     """A batch, padded on the right. Packed rows come without an attention mask: transformers keeps them apart by positions.
 
-    Padding behind a packed row starts a position sequence of its own.
+    Padding after a packed row starts a position sequence of its own.
     """
     batch = {
         name: pad_sequence(

@@ -1,7 +1,7 @@
 """The early-exit loss (LayerSkip, arXiv 2404.16710): J = sum of w(t, l) CE(g(x_{l+1}), Y) over the exits that are on.
 
-x_{l+1} is the state behind layer l, g the model's own final norm and head. The states are noted while the model runs
-through; then its own forward runs once more for each exit with the state put in behind the last layer and no layer run, so
+x_{l+1} is the state after layer l, g the model's own final norm and head. The states are noted while the model runs
+through; then its own forward runs once more for each exit with the state put in after the last layer and no layer run, so
 that whatever it does there (norm, projection, scaling, soft cap) is done as it always is. Only rows with something to
 learn are read.
 """
@@ -17,7 +17,7 @@ import torch.nn.functional as F
 from torch import Tensor, nn
 from torch.utils.checkpoint import checkpoint
 
-from ...models.packed.layers import Form, state_of
+from ...models.packed.layers import OutputFormat, state_of
 from .wrapping import Forward, wrapped
 
 IGNORED = -100
@@ -32,7 +32,7 @@ def learnt_rows(labels: Tensor) -> tuple[Tensor, Tensor]:
 
 @final
 class Exits:
-    """The states behind the layers of a model at chosen rows, and the logits its own norm and head make of them."""
+    """The states after the layers of a model at chosen rows, and the logits its own norm and head make of them."""
 
     def __init__(self, num_layers: int) -> None:
         self._last = num_layers - 1
@@ -47,7 +47,7 @@ class Exits:
             yield
 
     def states(self, model: Any, wanted: Collection[int], rows: Tensor, inputs: Mapping[str, Any]) -> dict[int, Tensor]:
-        """Run the model and give, by layer, the states behind the wanted layers [rows, hidden size]."""
+        """Run the model and give, by layer, the states after the wanted layers [rows, hidden size]."""
         self._rows, self._wanted, self._states = rows, wanted, {}
         try:
             # the head is run for the exits alone, so one row of it is enough here
@@ -67,13 +67,13 @@ class Exits:
             self._entering = None
 
     def _wrap(self, index: int, layer: nn.Module, forward: Forward) -> Forward:
-        form = Form()
+        output_format = OutputFormat()
 
         def run(hidden: Tensor, *args: Any, **kwargs: Any) -> Any:
             if self._entering is not None:
-                return form.of(self._entering if index == self._last else hidden)
+                return output_format.of(self._entering if index == self._last else hidden)
             out = forward(hidden, *args, **kwargs)
-            form.learn(out)
+            output_format.learn(out)
             if self._rows is not None and index in self._wanted:
                 self._states[index] = state_of(out).flatten(0, 1).index_select(0, self._rows)
             return out

@@ -16,7 +16,7 @@ from typing import Any, final
 import torch
 from torch import Tensor, nn
 
-from ...models.packed.layers import Form, state_of, taken
+from ...models.packed.layers import OutputFormat, state_of, taken
 from .wrapping import Forward, wrapped
 
 
@@ -46,7 +46,7 @@ class LayerDropout:
             yield
 
     def _wrap(self, index: int, layer: nn.Module, forward: Forward) -> Forward:
-        form = Form()
+        output_format = OutputFormat()
 
         def run(hidden: Tensor, *args: Any, **kwargs: Any) -> Any:
             batch = hidden.shape[0]
@@ -54,20 +54,20 @@ class LayerDropout:
             samples = kept(self._seed, self._step, self._micro, index, batch, rate)
             if len(samples) == batch:
                 out = forward(hidden, *args, **kwargs)
-                form.learn(out)
+                output_format.learn(out)
                 return out
             chosen = torch.tensor(samples or [0], device=hidden.device)
             some = [taken(value, chosen, batch, 0) for value in (hidden, *args)]
             named = {name: taken(value, chosen, batch, 0) for name, value in kwargs.items()}
             if not samples:
-                if not form.known:
+                if not output_format.known:
                     with torch.no_grad():
-                        form.learn(forward(*some, **named))
-                return form.of(hidden + _nothing(layer, hidden))
+                        output_format.learn(forward(*some, **named))
+                return output_format.of(hidden + _nothing(layer, hidden))
             out = forward(*some, **named)
-            form.learn(out)
+            output_format.learn(out)
             state = state_of(out)
-            return form.of(hidden.to(state.dtype).index_copy(0, chosen, state))
+            return output_format.of(hidden.to(state.dtype).index_copy(0, chosen, state))
 
         return run
 

@@ -1,7 +1,7 @@
 """What the exits of a model are worth on held-out examples, and what the whole model is.
 
 Loss and agreement are teacher-forced: the model reads an example once, and its own final norm and head are put on the
-states behind every layer, at the rows whose next token is learnt. Answers are the model's own greedy ones.
+states after every layer, at the rows whose next token is learnt. Answers are the model's own greedy ones.
 """
 
 from __future__ import annotations
@@ -31,7 +31,7 @@ MOST = 700
 
 @dataclass(frozen=True, slots=True)
 class ExitQuality:
-    """An exit behind so many layers: mean cross-entropy, how often its best token is the last layer's, and the data's."""
+    """An exit after so many layers: mean cross-entropy, how often its best token is the last layer's, and the data's."""
 
     exit_layer: int
     loss: float

@@ -23,7 +23,7 @@ from ...errors import UnsupportedOption
 from ...models.files.quiet import quiet
 from ...models.loading.load import Module
 from ..data.examples import Example, fingerprint, split
-from ..workplace import Workplace, check_output, check_space
+from ..output_folder import OutputFolder, check_output, check_space
 from .batches import Rows, check_packing, collate, ordered, packed
 from .presets import Recipe
 from .settings import Settings, arguments
@@ -77,7 +77,7 @@ def train(
     model = _prepared(module, recipe, settings)
     check_space(output, _bytes_needed(model, settings))
     about = _about(module, examples, held, recipe, settings)
-    work = Workplace(output, about["run"])
+    work = OutputFolder(output, about["run"])
     trainer = _trainer(model, learnt, held, work.path, recipe, settings)
     trainer.accelerator.wait_for_everyone()
     main = trainer.is_world_process_zero()
@@ -199,7 +199,7 @@ def _announce(
     trainer.add_callback(Announcer(begin(steps) if begin is not None else lambda: None, log))
 
 
-def _write(model: Any, tokenizer: Any | None, dtype: torch.dtype, work: Workplace, about: Mapping[str, Any]) -> None:
+def _write(model: Any, tokenizer: Any | None, dtype: torch.dtype, work: OutputFolder, about: Mapping[str, Any]) -> None:
     """The model's directory, whole, then moved to the output."""
     if about["run"]["settings"]["lora_rank"]:
         model = model.merge_and_unload()

@@ -61,7 +61,7 @@ def enabled(layer: int, step: int, steps: int, num_layers: int, curriculum: str,
 def exit_weights(
     step: int, steps: int, num_layers: int, e_scale: float, curriculum: str = "all", rotation: int = 1
 ) -> Mapping[int, float]:
-    """w(t, l) of the exits that count at a step, by layer; they sum to 1. An exit reads the state behind its layer."""
+    """w(t, l) of the exits that count at a step, by layer; they sum to 1. An exit reads the state after its layer."""
     scales = {
         layer: exit_scale(layer, num_layers, e_scale)
         for layer in range(num_layers)

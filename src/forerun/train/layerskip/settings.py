@@ -7,10 +7,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-import torch
-
 from ...errors import UnsupportedOption
-from ...models.files.quiet import quiet
 from .presets import Recipe
 
 SCHEDULES = ("linear", "cosine", "constant")
@@ -56,7 +53,10 @@ class Settings:
 
 def arguments(folder: Path, recipe: Recipe, settings: Settings) -> Any:
     """The settings in the Trainer's own words."""
+    import torch
     from transformers import TrainingArguments
+
+    from ...models.files.quiet import quiet
 
     # the only way to tell the Trainer's callback where its logs go
     os.environ["TENSORBOARD_LOGGING_DIR"] = str(folder / "logs")

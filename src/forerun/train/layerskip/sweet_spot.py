@@ -17,13 +17,13 @@ from ...engine.answer import Result
 from ...engine.engine import Engine
 from ...engine.request import RequestOptions
 from ...engine.stats import Stats
-from ...engine.timed import timed_answer
+from ...engine.timing import timed_answer
 from ..data.examples import Example
 
 
 @dataclass(frozen=True, slots=True)
-class Place:
-    """What drafting `length` tokens behind `exit_layer` gave.
+class SweepPoint:
+    """What drafting `length` tokens after `exit_layer` gave.
 
     draft_cost is c, a drafted token's forward over a plain one. Of `prompts` texts, `equal` were the plain ones; in other
     formats than float32 a near-tie may fall otherwise when more rows are computed together.
@@ -66,7 +66,7 @@ def prompt_of(example: Example) -> tuple[int, ...]:
     return example.ids[: example.start if example.start > 1 else max(1, len(example.ids) // 2)]
 
 
-def places(
+def measure_exits(
     engine: Engine,
     prompts: Sequence[Sequence[int]],
     exits: Sequence[int],
@@ -75,7 +75,7 @@ def places(
     max_new_tokens: int,
     drafter_options: Mapping[str, Any] | None = None,
     tick: Callable[[], None] = lambda: None,
-) -> list[Place]:
+) -> list[SweepPoint]:
     """Every exit layer with every draft length, greedily; tick is called once a prompt and exit layer.
 
     drafter_options are further ones of drafter "self", such as vocabulary. Raises ValueError where no answer is longer than
@@ -113,7 +113,7 @@ def places(
                         _compare(runs[exit_layer, way], result, spent, own, plain[exit_layer].speeds[-1])
     if not all(way.ratios for way in runs.values()):
         raise ValueError("no answer had a second token, so there is no speed to measure; take other prompts")
-    return [_place(key, way, plain[key[0]].stats) for key, way in runs.items()]
+    return [_sweep_point(key, way, plain[key[0]].stats) for key, way in runs.items()]
 
 
 def _warm(engine: Engine, methods: Mapping[Any, Engine], prompt: Sequence[int]) -> None:
@@ -129,12 +129,12 @@ def _compare(runs: _Runs, result: Result, seconds: float, own: Result, speed: fl
         runs.ratios.append(runs.speeds[-1] / speed)
 
 
-def _place(key: tuple[int, int], runs: _Runs, plain: Stats) -> Place:
+def _sweep_point(key: tuple[int, int], runs: _Runs, plain: Stats) -> SweepPoint:
     stats, (exit_layer, length) = runs.stats, key
     forward = plain.forward_seconds / plain.rounds
     draft = stats.draft_forward_seconds / stats.drafted if stats.drafted else 0.0
     round_seconds = (stats.draft_forward_seconds + stats.forward_seconds) / stats.rounds
-    return Place(
+    return SweepPoint(
         exit_layer=exit_layer,
         length=length,
         speedup=median(runs.ratios),

@@ -24,7 +24,7 @@ Stretch = tuple[float, float]
 
 
 @dataclass(frozen=True, slots=True)
-class Bill:
+class RoundTotals:
     """What an answer's rounds come to: verifications and their further rows, the drafter's forwards and theirs."""
 
     verifications: float
@@ -59,7 +59,7 @@ class BreakEven:
 
 def break_even(trace: Trace, c: float, rows: float) -> BreakEven:
     """Of a trace that holds trees; raises ValueError where it holds chains alone."""
-    trees, chains = (bills(trace, branches) for branches in (True, False))
+    trees, chains = (round_totals(trace, branches) for branches in (True, False))
     return BreakEven(
         c,
         rows,
@@ -68,14 +68,14 @@ def break_even(trace: Trace, c: float, rows: float) -> BreakEven:
     )
 
 
-def bills(trace: Trace, branches: bool) -> list[Bill]:
+def round_totals(trace: Trace, branches: bool) -> list[RoundTotals]:
     """Of every fixed length, from none at all to the trace's depth."""
     narrow, wide = (fixed_lengths(Replay(trace, constant(1, rows), branches)) for rows in (0, 1))
-    found: list[Bill] = []
+    found: list[RoundTotals] = []
     for one, other in zip(narrow, wide, strict=True):
         rounds, drafted = one.stats.rounds, one.stats.drafted
         forwards = 1e3 * one.seconds - rounds
-        found.append(Bill(rounds, drafted, forwards, 1e3 * (other.seconds - one.seconds) - drafted))
+        found.append(RoundTotals(rounds, drafted, forwards, 1e3 * (other.seconds - one.seconds) - drafted))
     return found
 
 

@@ -27,11 +27,11 @@ def cheapest(replay: Replay, number: int) -> list[int]:
     for known in range(count - 1, 0, -1):
         agreed = accepted[known - 1]
         for read in (True, False):
-            ways = [
+            configs = [
                 (seconds + rest[then][min(known + min(agreed, length) + 1, count)], length, then)
-                for seconds, length, then in replay.ways(number, known, read)
+                for seconds, length, then in replay.configs(number, known, read)
             ]
-            rest[read][known], length, then = min(ways)
+            rest[read][known], length, then = min(configs)
             best[read][known] = length, then
     lengths = [0] * (count - 1)
     known, read = 1, False

@@ -1,6 +1,6 @@
 """What rounds of one drafter cost on this machine: milliseconds of verifying by rows, of drafting by steps.
 
-Measured on real rounds, and not forward by forward, since a draft leaves work behind or saves some: a draft model reads
+Measured on real rounds, and not forward by forward, since a draft leaves work for later or saves some: a draft model reads
 what was accepted, an early exit's states go on into verification. What a round takes beside both, such as turning tokens
 into text, counts as verification; plain decoding has it too.
 """
@@ -20,7 +20,7 @@ from ...core.policy import LengthPolicy
 from ...core.values import Round, Step
 from ...engine.engine import Engine
 from ...engine.request import RequestOptions
-from ...engine.timed import timed_answer
+from ...engine.timing import timed_answer
 from ...models.packed.sequence import Sequence as Target
 from ...traces.read import Trace
 
@@ -186,7 +186,7 @@ def measure(
 
 def _chains_of(engine: Engine, prompt: Sequence[int]) -> tuple[Engine, Engine | None]:
     """The engine of the chains, and that of the trees where the engine's drafter branches another one."""
-    with engine.lent(prompt) as (_, drafter):
+    with engine.borrow(prompt) as (_, drafter):
         if drafter.inner is None:
             return engine, None
 
@@ -198,7 +198,7 @@ def _chains_of(engine: Engine, prompt: Sequence[int]) -> tuple[Engine, Engine | 
 
 
 def _drafting(samples: Sequence[_Sample]) -> tuple[list[_Sample], tuple[Point, ...]]:
-    """The rounds that paid for a draft, and what those behind an answer's first one took, by steps."""
+    """The rounds that paid for a draft, and what those after an answer's first one took, by steps."""
     paid = [one for one in samples if one.drafted and (one.forwards or not any(other.forwards for other in samples))]
     later = [one for one in paid if not one.first]
     return paid, tuple(_points(later, lambda one: one.steps, lambda one: one.draft))

@@ -17,7 +17,7 @@ from ...core.values import Draft, Round, Step, Timing, Verdict
 from ...engine.stats import Stats
 from ...policies.base import PolicyFactory
 from ...traces.read import Position, Trace, TracedAnswer
-from .places import Place, branched, chain
+from .draft_points import DraftPoint, branched, chain
 from .round_costs import RoundCosts
 
 # how many of these steps are drafted where so many of an answer's tokens are known, more than there are if one more is
@@ -28,7 +28,7 @@ Observe = Callable[[Sequence[Step], Round], None]
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Simulated:
-    """What a policy's rounds came to. seconds and plain_seconds are in the costs' own unit, behind each first token."""
+    """What a policy's rounds came to. seconds and plain_seconds are in the costs' own unit, after each first token."""
 
     stats: Stats
     seconds: float
@@ -73,7 +73,7 @@ class Replay:
         self._verify_ms, self._draft_ms = cache(costs.verify_ms), cache(costs.draft_ms)
         self._plain = sum(map(self._plain_ms, trace.answers)) / 1e3
         self._places = [
-            [self._place(answer, known, position) for known, position in enumerate(answer.positions, start=1)]
+            [self._draft_point(answer, known, position) for known, position in enumerate(answer.positions, start=1)]
             for answer in trace.answers
         ]
 
@@ -108,8 +108,8 @@ class Replay:
                 stats.add(round)
         return self._found(stats, 0)
 
-    def places(self, number: int) -> Sequence[Place]:
-        """What can be drafted in an answer, behind each of its tokens but the last."""
+    def draft_points(self, number: int) -> Sequence[DraftPoint]:
+        """What can be drafted in an answer, after each of its tokens but the last."""
         return self._places[number]
 
     def agreed(self, number: int) -> list[int]:
@@ -136,17 +136,17 @@ class Replay:
     def _found(self, stats: Stats, clipped: int) -> Simulated:
         return Simulated(stats, stats.decode_seconds, self._plain, clipped)
 
-    def _round(self, answer: TracedAnswer, place: Place, known: int, length: int, reads: bool) -> Round:
-        """The round of so many steps behind so many known tokens; reads: its drafter reads the prompt first."""
+    def _round(self, answer: TracedAnswer, place: DraftPoint, known: int, length: int, reads: bool) -> Round:
+        """The round of so many steps after so many known tokens; reads: its drafter reads the prompt first."""
         drafted, path = place.steps[:length], place.path[:length]
         tokens = answer.tokens[known : known + len(path) + 1]
-        # behind an accepted end of sequence the target adds a token that nobody sees
+        # after an accepted end of sequence the target adds a token that nobody sees
         verdict = Verdict(path, tokens if len(tokens) > len(path) else (*tokens, tokens[-1]))
         reading = self.costs.read_ms(len(answer.prompt)) / 1e3 if reads else 0.0
         drafting = reading + sum(step.forward_seconds for step in drafted)
         draft = Draft.of(drafted)
         if length > len(drafted):
-            draft, drafting = replace(draft, effort=draft.effort + place.left), drafting + place.left_seconds
+            draft, drafting = replace(draft, counts=draft.counts + place.left), drafting + place.left_seconds
         forward = self._verify_ms(len(draft) + 1, _prefix(answer, known)) / 1e3
         timing = Timing(draft=drafting, draft_forward=drafting, forward=forward)
         return Round(tokens, draft, verdict, len(answer.prompt) + known, timing=timing)
@@ -154,15 +154,15 @@ class Replay:
     def _plain_ms(self, answer: TracedAnswer) -> float:
         return sum(self._verify_ms(1, _prefix(answer, known)) for known in range(1, len(answer.tokens)))
 
-    def ways(self, number: int, known: int, read: bool) -> Iterator[tuple[float, int, bool]]:
-        """Seconds of a round at a place by draft length, and whether the drafter has read the prompt behind it."""
+    def configs(self, number: int, known: int, read: bool) -> Iterator[tuple[float, int, bool]]:
+        """Seconds of a round at a place by draft length, and whether the drafter has read the prompt after it."""
         answer, place = self.trace.answers[number], self._places[number][known - 1]
         for length in range(len(place.steps) + 1):
             pays = any(map(self.costs.pays, place.steps[:length]))
             timing = self._round(answer, place, known, length, pays and not read).timing
             yield timing.draft + timing.verify, length, read or pays
 
-    def _place(self, answer: TracedAnswer, known: int, position: Position) -> Place:
+    def _draft_point(self, answer: TracedAnswer, known: int, position: Position) -> DraftPoint:
         def draft_ms(forwards: float) -> float:
             return self._draft_ms(forwards, _prefix(answer, known))
 

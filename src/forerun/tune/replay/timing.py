@@ -16,7 +16,7 @@ from ...bench.comparison import spread
 from ...engine.engine import Engine
 from ...engine.request import RequestOptions
 from ...engine.stats import Stats
-from ...engine.timed import timed_answer
+from ...engine.timing import timed_answer
 from ...traces.read import Trace
 from .report import Variant
 from .round_costs import RoundCosts
@@ -95,15 +95,15 @@ def _repeat(
     """Every prompt once, in the trace's order: a run for each variant by its number, and the plain one."""
     engines = {number: engine.using(engine.drafter, variant.build()) for number, variant in enumerate(variants)}
     engines[PLAIN] = engine
-    runs = {way: _Run(Stats()) for way in engines}
+    runs = {config: _Run(Stats()) for config in engines}
     for answer in trace.answers:
-        for way in chance.sample(list(engines), len(engines)):
+        for config in chance.sample(list(engines), len(engines)):
             engine.forget()
-            options: RequestOptions = {"max_new_tokens": trace.header.max_new_tokens, "speculate": way != PLAIN}
-            result, seconds = timed_answer(engines[way], list(answer.prompt), options)
-            runs[way].stats.merge(result.stats)
-            runs[way].seconds += seconds
-            runs[way].equal += result.ids == answer.tokens
+            options: RequestOptions = {"max_new_tokens": trace.header.max_new_tokens, "speculate": config != PLAIN}
+            result, seconds = timed_answer(engines[config], list(answer.prompt), options)
+            runs[config].stats.merge(result.stats)
+            runs[config].seconds += seconds
+            runs[config].equal += result.ids == answer.tokens
         tick()
     return runs
 

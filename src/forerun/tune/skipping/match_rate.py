@@ -84,7 +84,7 @@ async def _matches(target: Target, answer: Recorded, plan: LayerPlan) -> AsyncGe
     yield [one == other for one, other in zip(said, ids[answer.start :], strict=True)]
 
 
-def damages(rate: Callable[[LayerPlan], float], space: SkipSpace) -> dict[Sublayer, float]:
+def harms(rate: Callable[[LayerPlan], float], space: SkipSpace) -> dict[Sublayer, float]:
     """What leaving out one sublayer alone costs: the share of tokens that are no longer matched, of every sublayer."""
     whole = rate(FULL)
     return {one: whole - rate(space.without([one])) for one in space.sublayers}
@@ -106,7 +106,7 @@ class PlanCost:
 
 
 def measure_plan_cost(runner: Runner, ids: Sequence[int], repeats: int = 7) -> PlanCost:
-    """Time one row behind a text whole, without attention and without MLPs, in turns; medians of `repeats` turns each."""
+    """Time one row after a text whole, without attention and without MLPs, in turns; medians of `repeats` turns each."""
     every = frozenset(range(runner.num_layers))
     plans = {"whole": FULL, "attention": LayerPlan(attention=every), "mlp": LayerPlan(mlp=every)}
     times: dict[str, list[float]] = {name: [] for name in plans}

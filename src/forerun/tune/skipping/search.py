@@ -24,7 +24,7 @@ from optuna.trial import FrozenTrial, Trial, TrialState
 from ...drafters.self_draft import SelfDraft
 from ...engine.engine import Engine
 from ...engine.request import RequestOptions
-from ...engine.timed import timed_answer
+from ...engine.timing import timed_answer
 from ...errors import UnsupportedOption
 from ...models.packed.plan import LayerPlan
 from .space import SkipSpace

@@ -1,7 +1,7 @@
 """The space of skip sets: for each layer, whether its attention is left out and whether its MLP is, 2L binary variables.
 
 A set is a LayerPlan; a point of the space is its variables by name. A search starts from the empty set, from the sublayers
-that do the least damage alone, and from sets that others published for their models, stretched over this one's depth.
+that do the least harm alone, and from sets that others published for their models, stretched over this one's depth.
 
 Source: Zhang et al., Draft & Verify, arXiv 2309.08168.
 """
@@ -86,21 +86,21 @@ PUBLISHED = {
 }
 
 
-def greedy_sets(space: SkipSpace, damages: Mapping[Sublayer, float]) -> Iterator[tuple[str, LayerPlan]]:
-    """Named sets of the sublayers that do the least damage alone: an eighth, a quarter and a half of those tried."""
-    ordered = sorted(damages, key=lambda one: damages[one])
+def greedy_sets(space: SkipSpace, harms: Mapping[Sublayer, float]) -> Iterator[tuple[str, LayerPlan]]:
+    """Named sets of the sublayers that do the least harm alone: an eighth, a quarter and a half of those tried."""
+    ordered = sorted(harms, key=lambda one: harms[one])
     for size in sorted({max(1, round(len(ordered) * share)) for share in GREEDY_SHARES}):
         yield f"greedy {size}", space.without(ordered[:size])
 
 
-def starting_points(space: SkipSpace, damages: Mapping[Sublayer, float]) -> dict[str, LayerPlan]:
+def starting_points(space: SkipSpace, harms: Mapping[Sublayer, float]) -> dict[str, LayerPlan]:
     """Named sets to begin with, the empty one first; equal ones once, under the first name.
 
-    damages: the share of tokens that a sublayer's absence loses, of those tried; of none there are no greedy sets.
+    harms: the share of tokens that a sublayer's absence loses, of those tried; of none there are no greedy sets.
     """
     named = {"nothing": LayerPlan()}
-    if damages:
-        named.update(greedy_sets(space, damages))
+    if harms:
+        named.update(greedy_sets(space, harms))
     named.update((f"{name} scaled", one.scaled(space.num_layers)) for name, one in PUBLISHED.items())
     seen: dict[LayerPlan, str] = {}
     for name, plan in named.items():

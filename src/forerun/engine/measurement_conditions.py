@@ -1,0 +1,41 @@
+"""What a measurement was made with. Every reported figure comes with it."""
+
+from __future__ import annotations
+
+import os
+import platform
+from importlib.metadata import version
+from pathlib import Path
+from typing import Any
+
+import torch
+
+from ..models.packed.runner import HFRunner
+from .engine import Engine
+
+PACKAGES = ("forerun", "torch", "transformers")
+
+
+def conditions(engine: Engine, command: str) -> dict[str, Any]:
+    """Model, number format, device, threads, machine, versions, whether forwards are padded, and the command that ran."""
+    return {
+        "command": command,
+        "model": engine.name,
+        "dtype": str(engine.runner.dtype).removeprefix("torch."),
+        "device": str(engine.runner.device),
+        "hardware": _hardware(engine.runner.device),
+        "cores": os.cpu_count(),
+        "threads": torch.get_num_threads(),
+        "padded": isinstance(engine.runner, HFRunner) and engine.runner.padding is not None,
+        "python": platform.python_version(),
+        "versions": {package: version(package) for package in PACKAGES},
+    }
+
+
+def _hardware(device: torch.device) -> str:
+    if device.type == "cuda":
+        return torch.cuda.get_device_name(device)
+    described = Path("/proc/cpuinfo")
+    lines = described.read_text().splitlines() if described.exists() else []
+    names = [line.partition(":")[2].strip() for line in lines if line.startswith("model name")]
+    return names[0] if names else platform.processor() or platform.machine()

@@ -1,0 +1,100 @@
+"""A logistic regression that learns while decoding.
+
+The log-odds are a weighted sum of what is known. The weights have a Gaussian distribution. Each outcome narrows it
+(one Newton step, with the curvature at the prediction), and it drifts back to where it began, so old evidence fades. A
+request adds an effect of its own, since texts differ more than the tokens of one text do. The width of the distribution
+is the uncertainty.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from math import exp, log, pi, sqrt
+from typing import final
+
+LEAST_CURVATURE = 1e-3
+SUREST = 7.0
+
+
+def log_odds(probability: float) -> float:
+    """log(p / (1 - p)), clipped to a range."""
+    inside = min(max(probability, 1e-9), 1 - 1e-9)
+    return min(max(log(inside / (1 - inside)), -SUREST), SUREST)
+
+
+@final
+class Odds:
+    """Uncertain log-odds: a mean and a variance."""
+
+    __slots__ = ("mean", "variance")
+
+    def __init__(self, mean: float, variance: float) -> None:
+        self.mean = mean
+        self.variance = variance
+
+    @property
+    def probability(self) -> float:
+        """MacKay's approximation of the mean of the logistic function under that distribution."""
+        return _logistic(self.mean / sqrt(1 + pi * self.variance / 8))
+
+    def optimistic(self, optimism: float) -> float:
+        """The probability if the log-odds were so many standard deviations above their mean."""
+        return _logistic(self.mean + optimism * sqrt(max(self.variance, 0.0)))
+
+
+@final
+class RequestEffect:
+    """What a request adds to the log-odds. Its mean starts at 0 and decays, and its variance returns to the first one."""
+
+    def __init__(self, variance: float, keep: float) -> None:
+        self.mean = 0.0
+        self.variance = variance
+        self._first, self._keep = variance, keep
+
+    def move(self, push: float, curvature: float) -> None:
+        self.mean += self.variance * push
+        self.variance -= self.variance**2 * curvature
+        self.drift()
+
+    def drift(self) -> None:
+        self.mean *= self._keep
+        self.variance += (1 - self._keep**2) * (self._first - self.variance)
+
+
+@final
+class LogisticRegression:
+    """mean and variance: of each weight before any outcome. keep: of what was learnt, an outcome."""
+
+    def __init__(self, mean: Sequence[float], variance: Sequence[float], keep: float) -> None:
+        self._mean = list(mean)
+        self._first = list(variance)
+        self._spread = [[own if i == j else 0.0 for j in range(len(mean))] for i, own in enumerate(variance)]
+        self._keep = keep
+
+    def of(self, known: Sequence[float], effect: RequestEffect) -> Odds:
+        spread = _dot(self._pull(known), known)
+        return Odds(effect.mean + _dot(self._mean, known), effect.variance + spread)
+
+    def learn(self, known: Sequence[float], effect: RequestEffect, happened: bool) -> None:
+        pull, odds = self._pull(known), self.of(known, effect)
+        steepness = max(odds.probability * (1 - odds.probability), LEAST_CURVATURE)
+        damping = 1 + odds.variance * steepness
+        push, curvature = (happened - odds.probability) / damping, steepness / damping
+        fade = self._keep**2
+        for i, own in enumerate(pull):
+            self._mean[i] += own * push
+            row = self._spread[i]
+            row[:] = [fade * (value - own * curvature * other) for value, other in zip(row, pull, strict=True)]
+            row[i] += (1 - fade) * self._first[i]
+        effect.move(push, curvature)
+
+    def _pull(self, known: Sequence[float]) -> list[float]:
+        return [_dot(row, known) for row in self._spread]
+
+
+def _dot(a: Sequence[float], b: Sequence[float]) -> float:
+    return sum(x * y for x, y in zip(a, b, strict=True))
+
+
+def _logistic(x: float) -> float:
+    return 1 / (1 + exp(-max(x, -500.0)))
