@@ -1,7 +1,7 @@
 """Every rule against every fixed draft length, replayed on a trace under several costs.
 
-Where a rule comes in several variants, the one that is best on another trace is judged, so that nothing is tuned on what it
-is judged by. The best fixed length is chosen on the judged trace itself: the hardest rival that there is.
+Of a rule's variants, the one that is best on another trace is judged, so that no rule is tuned on the trace that judges it.
+The best fixed length is chosen on the judged trace itself, which makes it the strongest baseline.
 """
 
 from __future__ import annotations
@@ -34,7 +34,7 @@ class Variant:
         return " ".join([self.name, *(f"{key}={value}" for key, value in self.options.items())])
 
     def build(self) -> PolicyFactory:
-        """A factory that has learnt nothing yet. Raises UnsupportedOption on an unknown name or option."""
+        """A factory without learnt state. Raises UnsupportedOption on an unknown name or option."""
         return policy_factory(self.name, self.options)
 
 
