@@ -1,4 +1,4 @@
-"""The target answers prompts: what a draft is to be learnt from is what the target itself writes."""
+"""The target answers prompts: drafters are trained on what the target itself writes."""
 
 from __future__ import annotations
 

@@ -15,7 +15,7 @@ from .report import fixed_lengths
 from .round_costs import RoundCosts, constant
 from .simulate import Replay
 
-MOST_C = MOST_ROWS = 1.0  # a drafter's forward as dear as the target's, a further row as dear as a forward
+MOST_C = MOST_ROWS = 1.0  # a drafter's forward costs as much as the target's, a further row as much as a forward
 TIE = 1e-9
 DIGITS = 9
 

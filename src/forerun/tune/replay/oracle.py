@@ -6,7 +6,7 @@ from .simulate import Replay, Simulated
 
 
 def agreeing(replay: Replay) -> Simulated:
-    """Drafts exactly as long as they agree with the answer: nothing of a chain is discarded, and no round could be longer."""
+    """Drafts exactly as long as they agree with the answer: nothing of a chain is discarded, no round can be longer."""
     return replay.planned([replay.agreed(number) for number in range(len(replay.trace.answers))])
 
 
