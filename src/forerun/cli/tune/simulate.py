@@ -13,7 +13,7 @@ from ...engine.methods import DEFAULT_POLICY
 from ...traces.read import Trace, read_trace
 from ...tune.replay.break_even import break_even, ratios, sentences
 from ...tune.replay.oracle import oracle
-from ...tune.replay.report import Variant, best_of, fixed_lengths, told
+from ...tune.replay.report import Variant, as_figures, best_of, fixed_lengths
 from ...tune.replay.round_costs import RoundCosts, costs_of
 from ...tune.replay.simulate import Replay
 from ..flags import takes
@@ -92,11 +92,11 @@ def _best(replay: Replay) -> dict[str, Any]:
     """The upper lines: the best fixed length, and the oracle."""
     fixed = fixed_lengths(replay)
     k = best_of(fixed)
-    return {"best_fixed": {"k": k, **told(fixed[k], replay)}, "oracle": told(oracle(replay), replay)}
+    return {"best_fixed": {"k": k, **as_figures(fixed[k], replay)}, "oracle": as_figures(oracle(replay), replay)}
 
 
 def _seen(replay: Replay, variant: Variant) -> dict[str, Any]:
-    return {**told(replay.policy(variant.build()), replay), **_best(replay)}
+    return {**as_figures(replay.policy(variant.build()), replay), **_best(replay)}
 
 
 def _lines(found: Mapping[str, Any], label: str = "") -> Iterator[Labelled]:

@@ -133,7 +133,7 @@ class SkipSearch:
     @property
     def tried(self) -> list[Tried]:
         """The finished trials of all workers, oldest first."""
-        return [self._told(one) for one in self._trials(TrialState.COMPLETE)]
+        return [self._described(one) for one in self._trials(TrialState.COMPLETE)]
 
     @property
     def best(self) -> Tried:
@@ -181,7 +181,7 @@ class SkipSearch:
         except BaseException:
             self._study.tell(trial, state=TrialState.FAIL)
             raise
-        return self._told(self._study.tell(trial, value))
+        return self._described(self._study.tell(trial, value))
 
     def _priced(self, trial: Trial, plan: LayerPlan) -> float:
         """The set's price, or the proxy's prediction if that is far worse than the best; the empty set is always timed."""
@@ -196,7 +196,7 @@ class SkipSearch:
             return best.value * guess / best.proxy
         return self._price(plan)
 
-    def _told(self, trial: FrozenTrial) -> Tried:
+    def _described(self, trial: FrozenTrial) -> Tried:
         assert trial.value is not None
         about = trial.user_attrs
         plan = self._space.plan(trial.params)

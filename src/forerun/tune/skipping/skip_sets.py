@@ -120,7 +120,7 @@ class SkipSetSearch:
         return int(self._journal.kept("sets", "answers", count)["count"])
 
     def _kept_rate(self, plan: LayerPlan) -> float:
-        found = self._journal.kept("match rate", _told(plan), lambda: {"rate": self._rate(plan)})
+        found = self._journal.kept("match rate", _described(plan), lambda: {"rate": self._rate(plan)})
         return float(found["rate"])
 
     def _harms(self, until: float, tick: Callable[[str], None]) -> dict[Sublayer, float]:
@@ -130,7 +130,7 @@ class SkipSetSearch:
         found: dict[Sublayer, float] = {}
         for one in chain.from_iterable(all_of_them[first::3] for first in range(3)):
             plan = self._space.without([one])
-            if self._journal.known("match rate", _told(plan)) is None and self._journal.spent >= until:
+            if self._journal.known("match rate", _described(plan)) is None and self._journal.spent >= until:
                 continue
             found[one] = whole - self._kept_rate(plan)
             tick("harm of single sublayers")
@@ -194,5 +194,5 @@ def _plan(trial: Mapping[str, Any]) -> LayerPlan:
     return LayerPlan.skip(trial["layers"], trial["attention"], trial["mlp"])
 
 
-def _told(plan: LayerPlan) -> str:
+def _described(plan: LayerPlan) -> str:
     return f"attention {sorted(plan.attention)} mlp {sorted(plan.mlp)}"
