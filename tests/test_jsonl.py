@@ -123,8 +123,8 @@ def test_lines_at_fault_are_counted_and_the_first_is_told(tmp_path: Path) -> Non
 
     assert [number for _, number in made_of(file, number_of, skipped)] == [1, 2]
     assert (skipped.count, skipped.first) == (3, f"{file}, line 2: a number is needed")
-    assert skipped.told() == f" (3 lines were skipped, the first: {file}, line 2: a number is needed)"
-    assert Skipped().told() == ""
+    assert skipped.sentence() == f" (3 lines were skipped, the first: {file}, line 2: a number is needed)"
+    assert Skipped().sentence() == ""
     with pytest.raises(ValueError, match="line 2: a number is needed"):
         list(made_of(file, number_of))
 

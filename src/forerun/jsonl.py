@@ -87,7 +87,7 @@ class Skipped:
         self.first = self.first or reason
         self.count += 1
 
-    def told(self) -> str:
+    def sentence(self) -> str:
         """For the end of a message: "" where nothing was left out."""
         return f" ({self.count} lines were skipped, the first: {self.first})" if self.count else ""
 

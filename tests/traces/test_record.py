@@ -9,8 +9,6 @@ from typing import Any
 
 import pytest
 import torch
-from tune.traced import NEW, PROMPTS, asked, engine_with, header_of, model, traced
-from tune.trees import WIDE, branching, chain_of
 
 import forerun
 from forerun.core.drafter import Drafter
@@ -19,6 +17,9 @@ from forerun.policies.base import signals_of
 from forerun.testing import save_tiny, tiny_model
 from forerun.traces.read import read_trace
 from forerun.traces.record import read_prompts, trace
+
+from ..tune.traced import NEW, PROMPTS, asked, engine_with, header_of, model, traced
+from ..tune.trees import WIDE, branching, chain_of
 
 
 @pytest.fixture(scope="module")

@@ -83,7 +83,7 @@ def test_a_failure_before_the_first_checkpoint_leaves_nothing(work: OutputFolder
 
 
 def test_what_was_dear_is_kept_without_a_checkpoint(tmp_path: Path) -> None:
-    work = OutputFolder(tmp_path / "out", ABOUT, dear=lambda part: [part / "states"])
+    work = OutputFolder(tmp_path / "out", ABOUT, expensive=lambda part: [part / "states"])
     work.open()
     for folder in ("states", "logs"):
         (work.path / folder).mkdir()
@@ -102,7 +102,7 @@ def test_what_was_dear_is_kept_without_a_checkpoint(tmp_path: Path) -> None:
 
 
 def test_with_a_checkpoint_nothing_else_is_touched(tmp_path: Path) -> None:
-    work = OutputFolder(tmp_path / "out", ABOUT, dear=lambda part: [part / "states"])
+    work = OutputFolder(tmp_path / "out", ABOUT, expensive=lambda part: [part / "states"])
     work.open()
     checkpoint(work, 3)
     (work.path / "logs").mkdir()

@@ -1,7 +1,8 @@
 """The commands under one name.
 
-What is refused gets one sentence on stderr and exit status 2; what the system fails at (a full disk, a path that can't be
-written) one sentence and 1. A closed pipe ends the command in silence, with the status that a shell gives for SIGPIPE.
+A refusal prints one sentence on stderr and exits with status 2; a failure of the system (a full disk, a path that can't be
+written) prints one sentence and exits with 1. A closed pipe ends the command in silence, with the status that a shell gives
+for SIGPIPE.
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""forerun demo: the bundled model writes, plainly and ahead of itself, and what that gains is measured."""
+"""forerun demo: the bundled model writes with and without speculation, and the gain is measured."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Which failures of the system are the user's to mend, and the sentence that says so; any other keeps its traceback."""
+"""Failures of the system that the user can fix, each as one sentence; any other error keeps its traceback."""
 
 from __future__ import annotations
 

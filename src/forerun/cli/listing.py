@@ -42,7 +42,7 @@ def models(
         show("Also: a directory in Hugging Face's format, a GGUF file, or a name on the hub.")
     show_table(
         ("family", "runs", "runner", "what to know"),
-        [(name, RESULTS[one["result"]], ", ".join(one["runners"]), _told(one)) for name, one in families.items()],
+        [(name, RESULTS[one["result"]], ", ".join(one["runners"]), _result_of(one)) for name, one in families.items()],
         f"decoders of transformers {table.transformers}, each tried as a small random model ({table.date})",
     )
     running = sum(one["result"] == RUNS for one in families.values())
@@ -51,7 +51,7 @@ def models(
         note(table.stale)
 
 
-def _told(family: Mapping[str, Any]) -> str:
+def _result_of(family: Mapping[str, Any]) -> str:
     """Why it doesn't run, or what it lacks."""
     if family["reason"]:
         return str(family["reason"])

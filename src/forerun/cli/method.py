@@ -32,7 +32,7 @@ class Method:
 
     @property
     def label(self) -> str:
-        return f"{_told(self.drafter, self.drafter_options)}, {_told(self.policy, self.policy_options)}"
+        return f"{_described(self.drafter, self.drafter_options)}, {_described(self.policy, self.policy_options)}"
 
 
 def method_flags(reserved: Iterable[str] = (), kinds: Iterable[str] = tuple(KINDS)) -> list[inspect.Parameter]:
@@ -109,6 +109,6 @@ def _flag_name(kind: str, name: str) -> str:
     return name if kind == "either" else f"{kind}_{name}"
 
 
-def _told(name: str, options: Mapping[str, Any]) -> str:
+def _described(name: str, options: Mapping[str, Any]) -> str:
     values = {key: ",".join(map(str, value)) if isinstance(value, tuple) else value for key, value in options.items()}
     return " ".join([name, *(f"{key}={value}" for key, value in values.items())])

@@ -1,9 +1,9 @@
-"""How often an untrained shape would be right: an estimate that says what it rests on.
+"""Estimates the acceptance of an untrained shape, and says what the estimate is based on.
 
 logit(acceptance) = a + b log(parameters of the draft's layers / parameters of the target's layers). One measured draft
-gives the level a, two or more give both by least squares, with a weak pull of b to a default. What was measured so is
-trained as the others would be; where it wasn't, the estimate is wrong by as much. Nothing of this is in the literature as a
-law: it is the simplest curve that stays within (0, 1). The defaults come from drafts of SmolLM2-135M
+gives the level a, two or more give both by least squares, with a weak pull of b to a default. This assumes that the
+measured drafts were trained like the others will be. The formula is not from the literature: it is the simplest curve that
+stays within (0, 1). The defaults come from drafts of SmolLM2-135M
 (benchmarks/drafts/training.json): the level from one that was trained for 49 minutes, the slope from three depths.
 """
 
@@ -29,7 +29,7 @@ class MeasuredAcceptance:
 
 @dataclass(frozen=True, slots=True)
 class AcceptanceEstimate:
-    """level: the logit at a size of 1. basis says in a sentence what of it was measured."""
+    """level: the logit at a size of 1. basis: a sentence that says what of it was measured."""
 
     level: float
     slope: float

@@ -1,4 +1,4 @@
-"""Draft models that exist: how often each is right on the target's log, and how well it models the log's text."""
+"""Existing draft models: how often each is right on the target's log, and its perplexity there."""
 
 from __future__ import annotations
 

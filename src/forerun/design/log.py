@@ -1,8 +1,8 @@
-"""The token log: what the target answered, so that a draft's rounds are known without the target.
+"""The token log: the target's answers, so that a draft's rounds are known without running the target.
 
-Greedy decoding emits the log whatever drafts, so the draft is right exactly where its own greedy token is the log's. It
-reads an answer once; what it says after each token stands for its draft from there. (Yan et al., arXiv 2402.01528, replay
-a target's stored output in the same way.)
+Greedy decoding emits the log with any draft, so a draft is right exactly where its own greedy token is the log's. It reads
+an answer once; its prediction after each token stands for its draft there. (Yan et al., arXiv 2402.01528, replay a target's
+stored output in the same way.)
 """
 
 from __future__ import annotations
@@ -76,7 +76,7 @@ def walk(right: Sequence[bool], k: int) -> list[int]:
 def read_log(path: Path, target: Identity, limit: int) -> list[LoggedAnswer]:
     """Answers of `forerun train answers`, at most `limit` of them, evenly over the file.
 
-    Answers of a token, and to prompts of fewer than 3, tell nothing and are left out. Raises ValueError on a line that is
+    Answers of one token, and to prompts of fewer than 3, are of no use and left out. Raises ValueError on a line that is
     no such answer, is sampled, or another model's, and where none is left.
     """
     found: list[LoggedAnswer] = []
@@ -118,7 +118,7 @@ def _logged(entry: dict[str, Any], target: Identity) -> LoggedAnswer:
 
 
 async def compare_with_log(drafter: Drafter, logged: LoggedAnswer) -> AsyncGenerator[tuple[list[bool], float | None]]:
-    """What the draft says after each token of the answer: right or wrong, and its nats for the whole answer."""
+    """Whether the draft is right after each token of the answer, and its nats for the whole answer."""
     rows = await drafter.read(logged.ids[:-1], logged.start)
     laws = rows.logits.float().log_softmax(-1)
     said: list[int] = laws.argmax(-1).tolist()

@@ -1,8 +1,8 @@
-"""What a round spends outside of forwards, measured on the real loop with a drafter that has no model.
+"""The time of a round outside of forwards, measured on the real loop with a drafter that has no model.
 
-It hands over tokens that are known to be right, or wrong, so that a round has everything but the draft's steps: the target's
-laws, verification, keeping, text. Of each answer's time the target's forwards are taken off; what is left is shared out
-among rounds, drafted and emitted tokens by least squares.
+The drafter gives tokens that are known to be right or wrong, so a round has everything but the draft's steps: the target's
+laws, verification, keeping, text. The target's forwards are subtracted from each answer's time. The rest is attributed to
+rounds, drafted and emitted tokens by least squares.
 """
 
 from __future__ import annotations

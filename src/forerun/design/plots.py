@@ -1,4 +1,4 @@
-"""A design as a picture: what a drafted token costs by depth, and the speed-up that it is predicted to give."""
+"""Plot of a design: the cost of a drafted token by depth, and the predicted speed-up."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from ..plotting import check_plotting
 
 
 def write_plots(report: Mapping[str, Any], folder: Path) -> list[Path]:
-    """Write design.png into folder, which is made if need be, where shapes were measured; its path."""
+    """Write design.png into folder, which is created if necessary, if shapes were measured; returns its path."""
     check_plotting()
     from matplotlib.figure import Figure
 

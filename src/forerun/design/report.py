@@ -1,4 +1,4 @@
-"""A design as one JSON object, and as the sentences that it comes down to."""
+"""A design as one JSON object, and as sentences that sum it up."""
 
 from __future__ import annotations
 

@@ -1,10 +1,10 @@
-"""Measures rounds' forwards as they follow each other in decoding: a draft's first, those after it, the target's.
+"""Times the forwards of rounds in the order of decoding: a draft's first one, its further ones, the target's.
 
 A draft's time is that of its steps: a forward, and the choice of a token from the row that it gives.
 
-Forwards timed on their own find other things in the caches: a draft's second forward reads weights that its first one has
-just read, and its first comes after the target's. So a draft and the target are timed in bursts. The bursts of all drafts,
-and plain steps, run in a shuffled order, several times over, so that a noisy moment hits all alike.
+Isolated forwards find other data in the processor's caches: in a round, a draft's second forward reads weights that its
+first one has just read, and its first comes after the target's. So a draft and the target are timed in bursts. The bursts of
+all drafts, and plain steps, run repeatedly in shuffled order, so that noise affects all alike.
 """
 
 from __future__ import annotations

@@ -1,7 +1,7 @@
-"""What this machine charges a draft for, depth or width: shapes of about equal parameters, side by side.
+"""Whether depth or width costs more on this machine: shapes of about equal parameters, compared.
 
-On accelerators a layer has a price of its own, whatever its width, and width is nearly free (Yan et al., arXiv 2402.01528);
-where bytes decide, parameters cost the same in any shape. Which holds here is read off the measured times.
+On accelerators a layer has a cost of its own, whatever its width, and width is nearly free (Yan et al., arXiv 2402.01528).
+Where memory traffic decides, parameters cost the same in any shape. The measured times show which holds here.
 """
 
 from __future__ import annotations
@@ -23,8 +23,8 @@ Row = tuple[DraftShape, int, float]  # with the parameters that a drafted token 
 class ShapeCosts:
     """rows: the deepest first. ratio: the deepest one's time over the widest one's.
 
-    per_layer: milliseconds that a layer costs beside its parameters; per_million: a million parameters. Least squares over
-    all shapes of the same vocabulary; None where those don't tell the two apart.
+    per_layer: milliseconds that a layer costs besides its parameters; per_million: a million parameters. Least squares over
+    all shapes of the same vocabulary; None if those can't separate the two.
     """
 
     rows: tuple[Row, ...]

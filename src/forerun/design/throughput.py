@@ -1,12 +1,11 @@
-"""How fast a draft makes its target: tokens a round over a round's time, both from measurements.
+"""The throughput with a draft: tokens per round over a round's time, both from measurements.
 
     tokens/s = TAR(k) / (k t_d + t_t(k + 1) + o)
 
 for drafts of k tokens, TAR being the mean number of tokens a round, the target's own included (Yan et al., arXiv
-2402.01528). Three refinements that a real loop shows: the first of the k forwards reads all that the round before emitted,
-and o has a part for each drafted and each emitted token. The very first forward reads the prompt too, which is shared out
-among the tokens of an answer. Under an acceptance alpha, TAR(k) = (1 - alpha^(k + 1)) /
-(1 - alpha) (Leviathan et al., arXiv 2211.17192).
+2402.01528). Three refinements match the real loop: the first of the k forwards reads all tokens of the previous round, o has
+a part for each drafted and each emitted token, and the time to read the prompt is spread over the tokens of an answer. Under
+an acceptance alpha, TAR(k) = (1 - alpha^(k + 1)) / (1 - alpha) (Leviathan et al., arXiv 2211.17192).
 """
 
 from __future__ import annotations

@@ -1,7 +1,7 @@
 """Models with random weights in a draft's shape, on the runner that forerun would use for a draft of the target.
 
-What a forward costs doesn't depend on the weights' values. Layers of one kind are alike, so one deep model stands for all
-that are shallower: they are its early exits.
+The cost of a forward doesn't depend on the weights' values. Layers of one kind cost the same, so one deep model stands for
+all shallower ones: they are its early exits.
 """
 
 from __future__ import annotations
@@ -70,7 +70,7 @@ def plan_of(runner: Runner, shape: DraftShape) -> LayerPlan:
 
 @final
 class UntrainedDraft(Drafter):
-    """Drafts as a model of some shape would take its time to, after the first `known` tokens. For measuring alone."""
+    """Takes the time that a model of some shape would take to draft after the first `known` tokens. For measuring only."""
 
     branches = True
 

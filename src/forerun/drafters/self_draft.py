@@ -35,7 +35,7 @@ class SelfDraft(Drafter):
     def __init__(self, target: Sequence, plan: LayerPlan) -> None:
         self._target = target
         self._plan = plan
-        self.identity = f"self {_told(plan)}"
+        self.identity = f"self {_described(plan)}"
 
     def draft(self, context: Context) -> AsyncGenerator[Step]:
         return chained(self, context)
@@ -104,7 +104,7 @@ def build(
     return drafter
 
 
-def _told(plan: LayerPlan) -> str:
+def _described(plan: LayerPlan) -> str:
     left_out = [
         f"{name} {','.join(map(str, sorted(layers)))}"
         for name, layers in (("without attention", plan.attention), ("without mlp", plan.mlp))

@@ -38,7 +38,7 @@ def main() -> int:
         parser.error(f"no decoder of transformers: {', '.join(unknown)}")
     names = given.families or known
     torch.set_num_threads(1)
-    found = {name: told(name, f"{place}/{len(names)}", given.variants) for place, name in enumerate(names, 1)}
+    found = {name: tried(name, f"{place}/{len(names)}", given.variants) for place, name in enumerate(names, 1)}
     command = f"{COMMAND} --variants" if given.variants else COMMAND
     date = datetime.now(UTC).date().isoformat()
     kept = kept_of(given.output) if given.families else {}
@@ -54,7 +54,7 @@ def kept_of(file: Path) -> Mapping[str, Mapping[str, Any]]:
     return {} if table.stale else table.families
 
 
-def told(name: str, place: str, variants: bool) -> dict[str, Any]:
+def tried(name: str, place: str, variants: bool) -> dict[str, Any]:
     """A family's outcome, also as a line on stderr."""
     with quiet(), warnings.catch_warnings():
         warnings.simplefilter("ignore")

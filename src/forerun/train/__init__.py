@@ -1,1 +1,1 @@
-"""Training: models that can run ahead of themselves, exits for frozen models, and the data for both."""
+"""Training: models with early exits, drafters for frozen models, and the data for both."""

@@ -1,7 +1,7 @@
 """Where a training run writes until it is complete: OUTPUT.part, which becomes OUTPUT in one move at the end.
 
-A kill leaves whole checkpoints in it, from which the same run goes on. A run that fails before its first checkpoint leaves
-nothing but what was dear to make.
+After a kill it holds complete checkpoints, from which the same run resumes. A run that fails before its first checkpoint
+leaves only files that were expensive to make.
 """
 
 from __future__ import annotations
@@ -47,21 +47,21 @@ def _part(output: Path) -> Path:
 
 @final
 class OutputFolder:
-    """OUTPUT.part of a run. about says which run it is: another one is not gone on with.
+    """OUTPUT.part of a run. about identifies the run: any other run is refused.
 
-    dear gives the folders in it that are kept although no checkpoint is whole.
+    expensive gives the folders in it that are kept even without a complete checkpoint.
     """
 
     def __init__(
-        self, output: Path, about: Mapping[str, Any], dear: Callable[[Path], Sequence[Path]] = lambda part: ()
+        self, output: Path, about: Mapping[str, Any], expensive: Callable[[Path], Sequence[Path]] = lambda part: ()
     ) -> None:
         self.output = output
-        self._dear = dear
+        self._expensive = expensive
         self.path = _part(output)
         self._about = json.loads(json.dumps(about))
 
     def open(self) -> None:
-        """Make the directory, or raise ValueError where the run in it is another one."""
+        """Create the directory, or raise ValueError if it belongs to another run."""
         file = self.path / ABOUT
         if not file.exists():
             self.path.mkdir(parents=True, exist_ok=True)
@@ -73,22 +73,22 @@ class OutputFolder:
                 raise ValueError(f"the run at {self.path} had another {name}: {known.get(name)} there, {value} now")
 
     def checkpoint(self) -> Path | None:
-        """The last whole checkpoint; its state is written last, so one without is broken."""
+        """The last complete checkpoint; its state is written last, so one without it is broken."""
         whole = [folder for folder in self.path.glob("checkpoint-*") if _is_whole(folder)]
         return max(whole, key=lambda folder: int(folder.name.rpartition("-")[2]), default=None)
 
     def sweep(self) -> None:
-        """Remove broken checkpoints, and where none is whole everything that is not dear."""
+        """Remove broken checkpoints; if none is complete, also everything that was not expensive."""
         for folder in self.path.glob("checkpoint-*"):
             if not _is_whole(folder):
                 shutil.rmtree(folder)
         if self.checkpoint() is not None:
             return
-        dear = self._dear(self.path)
-        if not dear:
+        expensive = self._expensive(self.path)
+        if not expensive:
             shutil.rmtree(self.path, ignore_errors=True)
             return
-        for other in set(self.path.iterdir()) - {self.path / ABOUT, *dear}:
+        for other in set(self.path.iterdir()) - {self.path / ABOUT, *expensive}:
             if other.is_dir():
                 shutil.rmtree(other)
             else:
@@ -96,7 +96,7 @@ class OutputFolder:
 
     @contextmanager
     def guarded(self) -> Iterator[None]:
-        """Whatever goes wrong in the block, nothing broken is left; a full disk becomes a ValueError."""
+        """After any error in the block, remove broken files; a full disk becomes a ValueError."""
         try:
             yield
         except BaseException as error:
@@ -107,7 +107,7 @@ class OutputFolder:
 
     def _left(self) -> str:
         kept = self.checkpoint()
-        names = [one.name for one in self._dear(self.path)] if kept is None else [kept.name]
+        names = [one.name for one in self._expensive(self.path)] if kept is None else [kept.name]
         return f"--resume continues from {', '.join(names)}" if names else "nothing of the run was kept"
 
     def finish(self, model: Path, logs: Path) -> None:

@@ -1,4 +1,4 @@
-"""A quality report as pictures: what every exit is worth, and where drafting pays most."""
+"""Plots of a quality report: the quality of every exit, and where drafting pays most."""
 
 from __future__ import annotations
 

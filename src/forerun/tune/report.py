@@ -74,10 +74,10 @@ def _verdict(outcome: Outcome) -> str:
             return "Off won: no other method could be tried."
         best = max(others, key=outcome.trials.speedup)
         return (
-            f"Off won: the fastest of the others, {best.name}, came to {_told(outcome.trials.ratio(best, OFF))} x plain "
+            f"Off won: the fastest of the others, {best.name}, came to {_shown(outcome.trials.ratio(best, OFF))} x plain "
             "decoding in the trials, which is no clear gain."
         )
-    told, heats = _told(outcome.judged), 0 if outcome.held_out is None else outcome.held_out.heats
+    told, heats = _shown(outcome.judged), 0 if outcome.held_out is None else outcome.held_out.heats
     if outcome.winner == OFF:
         return (
             f"Off won: {outcome.tried.name} was ahead in the trials, but on {heats} held-out answers it came to {told} x "
@@ -218,5 +218,5 @@ def _grid(outcome: Outcome) -> list[dict[str, Any]]:
     ]
 
 
-def _told(figure: Estimate | None) -> str:
+def _shown(figure: Estimate | None) -> str:
     return "nothing" if figure is None else f"{figure.value:.2f} ({figure.low:.2f} to {figure.high:.2f})"

@@ -1,8 +1,8 @@
-"""Wall-clock trials: in each heat all that are still in answer one prompt, in an order that changes from heat to heat.
+"""Wall-clock trials: in each heat all remaining candidates answer one prompt, in an order that changes from heat to heat.
 
-Times are compared prompt by prompt, with 95 % intervals by resampling the heats. After a few heats those leave that are
-slower than the fastest one even at the better end of their interval. Who can't be told apart from a simpler one loses to it;
-nothing is simpler than off.
+Times are compared prompt by prompt, with 95 % intervals by resampling the heats. After a few heats, candidates drop out that
+are slower than the fastest one even at the better end of their interval. A candidate that can't be distinguished from a
+simpler one loses to it; nothing is simpler than off.
 """
 
 from __future__ import annotations
@@ -23,9 +23,9 @@ Answer = Callable[[Candidate, Sequence[int]], Sample]
 
 @dataclass(slots=True)
 class Standings:
-    """The times so far by candidate; all begin together, so a list is as long as the heats that its candidate ran in.
+    """The times so far by candidate. All start together, so the length of a list is the number of its candidate's heats.
 
-    out says after which heat a candidate left.
+    out: the heat after which a candidate dropped out.
     """
 
     candidates: tuple[Candidate, ...]
@@ -60,7 +60,7 @@ class Standings:
         return max(self.still_in, key=self.speedup)
 
     def drop_slow(self) -> None:
-        """Let those go that are surely slower than the fastest; off stays, as the measure of all."""
+        """Drop the candidates that are certainly slower than the fastest; off stays as the reference."""
         best = self.fastest
         for one in self.still_in:
             figure = self.ratio(one, best)
@@ -69,7 +69,7 @@ class Standings:
 
     @property
     def winner(self) -> Candidate:
-        """Of those surely faster than off, the simplest that can't be told apart from the fastest."""
+        """Of those certainly faster than off, the simplest that can't be distinguished from the fastest."""
         faster = [one for one in self.still_in if one != OFF and not self._ties(one, OFF)]
         if not faster:
             return OFF

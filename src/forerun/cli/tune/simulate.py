@@ -96,17 +96,17 @@ def _show_branched(name: str, trees: Iterable[Labelled], chains: Iterable[Labell
 def _best(replay: Replay) -> dict[str, Any]:
     """The upper lines: the best fixed length, and the oracle."""
     from ...tune.replay.oracle import oracle
-    from ...tune.replay.report import best_of, fixed_lengths, told
+    from ...tune.replay.report import as_figures, best_of, fixed_lengths
 
     fixed = fixed_lengths(replay)
     k = best_of(fixed)
-    return {"best_fixed": {"k": k, **told(fixed[k], replay)}, "oracle": told(oracle(replay), replay)}
+    return {"best_fixed": {"k": k, **as_figures(fixed[k], replay)}, "oracle": as_figures(oracle(replay), replay)}
 
 
 def _seen(replay: Replay, variant: Variant) -> dict[str, Any]:
-    from ...tune.replay.report import told
+    from ...tune.replay.report import as_figures
 
-    return {**told(replay.policy(variant.build()), replay), **_best(replay)}
+    return {**as_figures(replay.policy(variant.build()), replay), **_best(replay)}
 
 
 def _lines(found: Mapping[str, Any], label: str = "") -> Iterator[Labelled]:

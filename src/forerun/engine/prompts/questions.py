@@ -79,7 +79,7 @@ def questions_in(
         found = True
         yield line, entry, replace(question, place=line.place)
     if not found:
-        raise ValueError(f"the prompts file {path} holds no prompt{'' if skipped is None else skipped.told()}")
+        raise ValueError(f"the prompts file {path} holds no prompt{'' if skipped is None else skipped.sentence()}")
 
 
 def _entry(entry: dict[str, Any]) -> tuple[dict[str, Any], Question]:

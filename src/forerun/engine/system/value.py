@@ -88,7 +88,7 @@ class System:
         now = {**conditions(engine, ""), "weights": form.get("weights", ""), "runner": form.get("runner", "auto")}
         here = _flat(now)
         found = [
-            f"{name} is {_told(here.get(name))} here and {_told(value)} there"
+            f"{name} is {_described(here.get(name))} here and {_described(value)} there"
             for name, value in _flat(then).items()
             if here.get(name) != value and (name, value) != ("dtype", None)
         ]
@@ -117,5 +117,5 @@ def _flat(told: Mapping[str, Any]) -> dict[str, Any]:
     }
 
 
-def _told(value: Any) -> str:
+def _described(value: Any) -> str:
     return "unknown" if value is None else "the model's own" if value == "" else str(value)

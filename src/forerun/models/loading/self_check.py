@@ -61,7 +61,7 @@ def self_check(runner: HFRunner, model: Any) -> None:
         )
     if (limit := cached_length(model.config, runner.patterns)) is not None:
         runner.max_length = min(limit, runner.max_length or limit)
-    with _told_as_unsupported(f"{name} can't run packed"):
+    with _as_unsupported_model(f"{name} can't run packed"):
         moved = _moved_by_silent_layers(runner, _tokens(runner.vocab_size)[0].tolist()[: LENGTHS[0]])
     if moved:
         runner.refuse_plans(
@@ -73,7 +73,7 @@ def own_logits(model: Any) -> Tensor:
     """[texts, rows, V] of the model's own forward. Rows after a shorter text are not seen by its rows."""
     shared = {id(parameter): parameter for parameter in model.parameters()}
     tokens = _tokens(model.get_input_embeddings().weight.shape[0])
-    with _told_as_unsupported(f"{type(model).__name__} can't run its own forward"), torch.inference_mode():
+    with _as_unsupported_model(f"{type(model).__name__} can't run its own forward"), torch.inference_mode():
         copy = deepcopy(model, shared).eval()
         logits: Tensor = copy(input_ids=tokens.to(model.device), use_cache=False).logits
     if not logits.isfinite().all():
@@ -87,7 +87,7 @@ def check_logits(runner: Runner, expected: Tensor, name: str, again: Callable[[]
     again computes them once more, to detect that the model itself is random.
     """
     texts = [tokens[:length].tolist() for tokens, length in zip(_tokens(runner.vocab_size), LENGTHS, strict=True)]
-    with _told_as_unsupported(f"{name} can't run packed"):
+    with _as_unsupported_model(f"{name} can't run packed"):
         actual = _packed_logits(runner, texts)
     tolerance = TOLERANCE.get(runner.dtype, 1e-3) * (1 if isinstance(runner, HFRunner) else OTHER_ROUNDING)
     for rows, own in zip(actual, expected, strict=True):
@@ -102,7 +102,7 @@ def _tokens(vocabulary: int) -> Tensor:
 
 
 @contextmanager
-def _told_as_unsupported(what: str) -> Iterator[None]:
+def _as_unsupported_model(what: str) -> Iterator[None]:
     """Turns any error inside a model into one sentence, but not running out of memory."""
     try:
         yield

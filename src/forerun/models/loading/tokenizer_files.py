@@ -38,7 +38,7 @@ def read_tokenizer(directory: Path, trust_remote_code: bool = False) -> Any | No
         raise
     # tokenizers raises a plain Exception on a file that it can't read
     except Exception as error:
-        raise _told(directory, held, error) from error
+        raise _unreadable(directory, held, error) from error
     if len(tokenizer.get_vocab()) <= len(tokenizer.get_added_vocab()):
         raise _without_vocabulary(directory, held)
     return tokenizer
@@ -53,7 +53,7 @@ def check_json(file: Path) -> None:
             raise InvalidModelFile(f"{file} is corrupt or truncated, download it again ({error})") from error
 
 
-def _told(directory: Path, held: list[str], error: Exception) -> UnsupportedModel | InvalidModelFile:
+def _unreadable(directory: Path, held: list[str], error: Exception) -> UnsupportedModel | InvalidModelFile:
     for name in _AS_JSON:
         try:
             check_json(directory / name)

@@ -1,4 +1,4 @@
-"""The target answers prompts: what a draft is to be learnt from is what the target itself writes."""
+"""The target answers prompts: drafters are trained on what the target itself writes."""
 
 from __future__ import annotations
 
@@ -56,7 +56,7 @@ def answer(
     the file's answers were made by another model or with other options, and on a line that asks nothing; with skipped such
     lines are counted there and left out.
     """
-    made_by = {**_told(options), "model": engine.identity.weights}
+    made_by = {**_described(options), "model": engine.identity.weights}
     if options.generation_config and (fields := _acting(engine, options)):
         made_by["generation_config"] = fields
     with Lines(path) as lines:
@@ -101,7 +101,7 @@ def _acting(engine: Engine, options: AnswerOptions) -> list[str]:
     ]
 
 
-def _told(options: AnswerOptions) -> dict[str, Any]:
+def _described(options: AnswerOptions) -> dict[str, Any]:
     """The options as they stand in the file."""
     return {name: value for name, value in asdict(options).items() if name != "generation_config"}
 
@@ -128,7 +128,7 @@ def _asked(
         if len(ids) <= longest:
             asked[name_of(ids)] = ids
     if not asked:
-        told = "" if skipped is None else skipped.told()
+        told = "" if skipped is None else skipped.sentence()
         raise ValueError(f"{prompts} holds no prompt of at most {longest} tokens that may be used{told}")
     return asked
 

@@ -51,7 +51,7 @@ def read_examples(
 
     examples = [example for _, example in islice(made_of(path, make, skipped), limit)]
     if not examples:
-        told = "" if skipped is None else skipped.told()
+        told = "" if skipped is None else skipped.sentence()
         raise ValueError(f"{path} holds no example; a line has {', or '.join(KNOWN)}{told}")
     return examples
 

@@ -1,6 +1,6 @@
-"""Prompts out of the model itself: it is given its own chat template up to the user's turn, and writes what a user says.
+"""Samples prompts from the model itself: it gets its own chat template up to the user's turn, and writes that turn.
 
-So the prompts are of the kind that the model was tuned on, and no data set is needed. Source: Xu et al., Magpie, arXiv
+So the prompts are like those that the model was tuned on, and no data set is needed. Source: Xu et al., Magpie, arXiv
 2406.08464.
 """
 

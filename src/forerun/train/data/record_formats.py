@@ -1,7 +1,7 @@
-"""The forms in which people keep training data, told apart by their keys.
+"""Common formats of training data, recognised by their keys.
 
-A line that has the keys of several is read as the first of KNOWN. Of a conversation the last answer is learnt, and what
-comes before it is its prompt.
+A line with the keys of several formats is read as the first of KNOWN. Of a conversation the last answer is learnt, and
+everything before it is the prompt.
 """
 
 from __future__ import annotations
@@ -57,7 +57,7 @@ class Chat:
 
 @dataclass(frozen=True, slots=True)
 class Completion:
-    """Text that goes on from text, without a template."""
+    """Text that continues a text, without a template."""
 
     prompt: str
     answer: str
@@ -65,7 +65,7 @@ class Completion:
 
 @dataclass(frozen=True, slots=True)
 class Text:
-    """A text of which everything is learnt."""
+    """A text of which every token is learnt."""
 
     text: str
 

@@ -1,6 +1,6 @@
 """The states of a frozen model on disk, so that each text goes through the model once, however often it is trained on.
 
-They come off the target's sequence while it answers (or reads) a text: the recorder is a drafter that never drafts.
+They are read from the target's sequence while it answers (or reads) a text: the recorder is a drafter that never drafts.
 """
 
 from __future__ import annotations

@@ -1,7 +1,7 @@
-"""What a chat template makes of an answer, in tokens: where it begins, and the token that ends it.
+"""Where an answer begins in a chat template's tokens, and the token that ends it.
 
 A model's chat template says how a turn ends, and often not with the tokenizer's end of sequence: Gemma's <end_of_turn>,
-Llama 3's <|eot_id|>, Qwen's <|im_end|>. So the end is read off the conversation as the template writes it.
+Llama 3's <|eot_id|>, Qwen's <|im_end|>. So the end is read from the rendered conversation.
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""What a model's own answers stir in it: the directions, heads and neurons that a narrower draft should keep."""
+"""Activation statistics of a model on its own answers: the directions, heads and neurons for a narrower draft to keep."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""An exit adapter as a student: begun from the frozen base, taught several drafted tokens deep on its own states."""
+"""An exit adapter as a student: initialised from the frozen base, trained over several drafted tokens on its own states."""
 
 from __future__ import annotations
 

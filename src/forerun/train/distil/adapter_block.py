@@ -1,8 +1,8 @@
-"""The exit adapter as a torch module: a fused input, Llama blocks, a norm; the base model's head reads what it gives.
+"""The exit adapter as a torch module: a fused input, Llama blocks, a norm; the base model's head reads its output.
 
-A pass draws on the keys and values of the passes before it, so that training sees what drafting will: a draft's first row
-stands after rows of true states, its second after them and one row of the adapter's own state, and so on. Sources: Li et
-al., EAGLE, arXiv 2401.15077 (states and next tokens); Zhang et al., HASS, arXiv 2408.15766 (training on own states).
+A pass attends to the keys and values of earlier passes, so that training matches drafting: a draft's first row follows rows
+of true states, its second one also a row of the adapter's own state, and so on. Sources: Li et al., EAGLE, arXiv 2401.15077
+(states and next tokens); Zhang et al., HASS, arXiv 2408.15766 (training on own states).
 """
 
 from __future__ import annotations

@@ -1,10 +1,10 @@
-"""A draft model that begins with its target's weights.
+"""Initialises a draft model with its target's weights.
 
-Layers are taken whole. Where the draft's layers are smaller, heads and MLP neurons stay that pass most on while the target
-reads its own answers; where the draft is narrower, the residual stream is turned onto its main directions and cut. A norm's
-weight moves into the matrices after it first, so that turning alone changes nothing.
+Layers are copied. If the draft's layers are smaller, the heads and MLP neurons with the most activation on the target's own
+answers are kept. If the draft is narrower, the residual stream is rotated onto its main directions and cut. First a norm's
+weight is moved into the matrices after it, so that the rotation alone changes nothing.
 
-Sources: Yan et al., arXiv 2402.01528 (pruned drafts); Ashkboos et al., arXiv 2401.15024 (turning and cutting the stream).
+Sources: Yan et al., arXiv 2402.01528 (pruned drafts); Ashkboos et al., arXiv 2401.15024 (rotating and cutting the stream).
 """
 
 from __future__ import annotations

@@ -1,7 +1,7 @@
-"""A whole training run of a draft model: cut from the target, then taught what the target says of its own answers.
+"""A whole training run of a draft model: cut from the target, then trained on the target's distributions on its own answers.
 
-The draft sees tokens alone, so every place of a draft is like every other, and one pass over a text trains them all. The
-target's embeddings and head stay as they were cut; the layers between them learn.
+The draft reads tokens alone, so all positions of a draft are alike, and one pass over a text trains them all. The target's
+embeddings and head are frozen after the cut; the layers between them are trained.
 
 Sources: Yan et al., arXiv 2402.01528, section 5; Kim and Rush, arXiv 1606.07947 (learning from the teacher's own text).
 """

@@ -1,4 +1,4 @@
-"""What teaching a student needs of the frozen model beside its states: embeddings, final norm and head."""
+"""The parts of the frozen model that training a student needs besides its states: embeddings, final norm and head."""
 
 from __future__ import annotations
 

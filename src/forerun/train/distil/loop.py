@@ -1,7 +1,7 @@
-"""Teaching a student what the frozen target says of its own answers: the steps, their checkpoints, and the exam.
+"""Trains a student on the frozen target's distributions on its own answers: steps, checkpoints, and evaluation.
 
-The target runs once over each text, before; training reads its states from disk. A run that was killed goes on from its last
-checkpoint as if nothing had happened.
+The target runs once over each text beforehand; training reads its states from disk. A run that was killed resumes from its
+last checkpoint, with the same result.
 """
 
 from __future__ import annotations

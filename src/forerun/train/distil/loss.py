@@ -1,4 +1,4 @@
-"""What a student is trained on and judged by: the target's own law, several drafted tokens deep."""
+"""The loss and the evaluation of a student: against the target's own law, over several drafted tokens."""
 
 from __future__ import annotations
 

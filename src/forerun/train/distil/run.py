@@ -93,7 +93,7 @@ def distil(
     chosen = Chosen(tokens, frozen.head[tokens].float())
     check_output(run.output, run.resume)
     about = _about(run, identity)
-    place = OutputFolder(run.output, about, _dear)
+    place = OutputFolder(run.output, about, _expensive)
     place.open()
     with place.guarded(), ExitStack() as stack:
         stores = [stack.enter_context(closing(store)) for store in _stores(run, exit_layer, place.path, identity)]
@@ -125,7 +125,7 @@ def distil(
     )
 
 
-def _dear(place: Path) -> Sequence[Path]:
+def _expensive(place: Path) -> Sequence[Path]:
     """The states that were read: most of a run's time."""
     return [place / STATES] if holds_texts(place / STATES) else []
 

@@ -146,7 +146,7 @@ def _steps(answer: TracedAnswer, top: int) -> Iterator[list[tuple[tuple[float, .
 
 
 def _up_to_rejection(steps: Sequence[tuple[tuple[float, ...], float]]) -> Iterator[tuple[tuple[float, ...], float]]:
-    """What comes after the first rejection is in vain whatever it is, and not learnt from."""
+    """The steps up to the first rejection; later ones are worthless whatever they hold, and not learnt from."""
     for step in steps:
         yield step
         if not step[1]:

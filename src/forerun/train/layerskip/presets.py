@@ -1,4 +1,4 @@
-"""What a LayerSkip training is told about layers: the paper's settings by name (arXiv 2404.16710, tables 8 and 9)."""
+"""The settings of LayerSkip training for layers: the paper's values by name (arXiv 2404.16710, tables 8 and 9)."""
 
 from __future__ import annotations
 

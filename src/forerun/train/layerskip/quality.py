@@ -1,6 +1,6 @@
-"""What the exits of a model are worth on held-out examples, and what the whole model is.
+"""The quality of a model's exits, and of the whole model, on held-out examples.
 
-Loss and agreement are teacher-forced: the model reads an example once, and its own final norm and head are put on the
+Loss and agreement are teacher-forced: the model reads an example once, and its own final norm and head are applied to the
 states after every layer, at the rows whose next token is learnt. Answers are the model's own greedy ones.
 """
 

@@ -1,4 +1,4 @@
-"""LayerSkip training (arXiv 2404.16710): a model that can leave early, by dropping layers and learning at their exits.
+"""LayerSkip training (arXiv 2404.16710): trains a model for early exit, with layer dropout and a loss at its exits.
 
 It runs on transformers' Trainer: weights in float32, forward and backward passes in bfloat16 if asked, AdamW. Part of the
 examples is held out and never trained on. The result is an ordinary checkpoint in the dtype the model came in, with

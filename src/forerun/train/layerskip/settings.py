@@ -1,4 +1,4 @@
-"""How long and how to train, and how the Trainer is told."""
+"""Settings of a training run, and their translation to the Trainer's arguments."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Decoder layers that do more than their own forward for a while."""
+"""Temporarily wraps the forwards of decoder layers."""
 
 from __future__ import annotations
 

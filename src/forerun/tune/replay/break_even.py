@@ -1,7 +1,7 @@
 """Where a tree beats the chain: at which price of a drafter's forward, and of a further row of a forward.
 
-Under constant costs the time of given rounds is a straight line in either price. A fixed length's rounds don't depend on
-the costs, so two replays of each length give its lines, and the answer lies where the lowest of them cross.
+Under constant costs the time of given rounds is linear in either price. A fixed length's rounds don't depend on the
+costs, so two replays of each length give its lines, and the answer is where the lowest of them cross.
 """
 
 from __future__ import annotations
@@ -15,7 +15,7 @@ from .report import fixed_lengths
 from .round_costs import RoundCosts, constant
 from .simulate import Replay
 
-MOST_C = MOST_ROWS = 1.0  # a drafter's forward as dear as the target's, a further row as dear as a forward
+MOST_C = MOST_ROWS = 1.0  # a drafter's forward costs as much as the target's, a further row as much as a forward
 TIE = 1e-9
 DIGITS = 9
 
@@ -25,7 +25,7 @@ Stretch = tuple[float, float]
 
 @dataclass(frozen=True, slots=True)
 class RoundTotals:
-    """What an answer's rounds come to: verifications and their further rows, the drafter's forwards and theirs."""
+    """Totals of an answer's rounds: verifications and their further rows, the drafter's forwards and their further rows."""
 
     verifications: float
     rows: float
@@ -47,7 +47,7 @@ class RoundTotals:
 class BreakEven:
     """Where the best depth of the trees is faster than the best length of the chains and than plain decoding.
 
-    over_c: the stretches of c in [0, MOST_C] at this price of a row; over_rows: those of the price in [0, MOST_ROWS] at
+    over_c: the intervals of c in [0, MOST_C] at this price of a row; over_rows: those of the price in [0, MOST_ROWS] at
     this c.
     """
 
@@ -80,7 +80,7 @@ def round_totals(trace: Trace, branches: bool) -> list[RoundTotals]:
 
 
 def lower(lines: Sequence[Line], others: Sequence[Line], most: float) -> tuple[Stretch, ...]:
-    """The stretches of [0, most] in which one of the lines lies below all the others; a tie is none."""
+    """The intervals of [0, most] in which one of the lines lies below all the others; ties don't count."""
     every = [*lines, *others]
     crossings = {(b - a) / (up - down) for (a, up), (b, down) in product(every, every) if up != down}
     corners = sorted({0.0, most, *(x for x in crossings if 0 < x < most)})
@@ -97,7 +97,7 @@ def lower(lines: Sequence[Line], others: Sequence[Line], most: float) -> tuple[S
 
 
 def ratios(costs: RoundCosts, rows: int) -> tuple[float, float]:
-    """c, and what each of so many rows beyond the first costs on average: constants in the place of measured costs."""
+    """c, and the mean cost of each further row up to this many: constants instead of measured costs."""
     plain = costs.verify_ms(1, 0)
     further = max(costs.verify_ms(1 + rows, 0) / plain - 1, 0) / rows
     return round(costs.draft_ms(1, 0) / plain, DIGITS), round(further, DIGITS)

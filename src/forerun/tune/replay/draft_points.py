@@ -1,4 +1,4 @@
-"""A trace's drafts as the steps that a loop could have pulled there, each with the time that the costs give it."""
+"""A trace's drafts as the steps that the loop could have collected there, each with its time under given costs."""
 
 from __future__ import annotations
 
@@ -13,9 +13,9 @@ from .round_costs import RoundCosts
 
 @dataclass(frozen=True, slots=True, eq=False)
 class DraftPoint:
-    """What can be drafted after a known token. path: the nodes that the answer went on with, one a step from the first on.
+    """What can be drafted after a known token. path: the nodes that agree with the answer, one per step from the first on.
 
-    left: what asking for one more step takes, which comes to nothing; left_seconds: its time.
+    left: the work of asking for one more step, which gives none; left_seconds: its time.
     """
 
     steps: tuple[Step, ...] = ()

@@ -1,4 +1,4 @@
-"""The upper lines: what a rule could reach that knew, before it drafts, how many tokens the target will accept."""
+"""Upper bounds: what a rule could reach if it knew in advance how many tokens the target will accept."""
 
 from __future__ import annotations
 
@@ -6,7 +6,7 @@ from .simulate import Replay, Simulated
 
 
 def agreeing(replay: Replay) -> Simulated:
-    """Drafts as deep as the answer goes on: of a chain nothing is discarded, and no round could be longer."""
+    """Drafts exactly as long as they agree with the answer: nothing of a chain is discarded, no round can be longer."""
     return replay.planned([replay.agreed(number) for number in range(len(replay.trace.answers))])
 
 

@@ -1,4 +1,4 @@
-"""A policy report as pictures: the rates that any machine shares, and the speed-ups that costs make of them."""
+"""Plots of a policy report: the rates, which don't depend on the machine, and the speed-ups under given costs."""
 
 from __future__ import annotations
 

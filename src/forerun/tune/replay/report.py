@@ -1,7 +1,7 @@
 """Every rule against every fixed draft length, replayed on a trace under several costs.
 
-Where a rule comes in several variants, the one that is best on another trace is judged, so that nothing is tuned on what it
-is judged by. The best fixed length is chosen on the judged trace itself: the hardest rival that there is.
+Of a rule's variants, the one that is best on another trace is judged, so that no rule is tuned on the trace that judges it.
+The best fixed length is chosen on the judged trace itself, which makes it the strongest baseline.
 """
 
 from __future__ import annotations
@@ -34,7 +34,7 @@ class Variant:
         return " ".join([self.name, *(f"{key}={value}" for key, value in self.options.items())])
 
     def build(self) -> PolicyFactory:
-        """A factory that has learnt nothing yet. Raises UnsupportedOption on an unknown name or option."""
+        """A factory without learnt state. Raises UnsupportedOption on an unknown name or option."""
         return policy_factory(self.name, self.options)
 
 
@@ -78,7 +78,7 @@ def _under(replay: Replay, rules: Sequence[Rule], choosing: Replay | None) -> di
     best = best_of(fixed)
     found: dict[str, Any] = {
         "costs": replay.costs.name,
-        "fixed": [{"k": k, **told(one, replay)} for k, one in enumerate(fixed)],
+        "fixed": [{"k": k, **as_figures(one, replay)} for k, one in enumerate(fixed)],
         "best_fixed": {"k": best, "speedup": fixed[best].speedup},
     }
     if choosing is not None:
@@ -93,10 +93,10 @@ def _under(replay: Replay, rules: Sequence[Rule], choosing: Replay | None) -> di
                 "name": variant.name,
                 "options": dict(variant.options),
                 "over_best_fixed": one.speedup / fixed[best].speedup,
-                **told(one, replay),
+                **as_figures(one, replay),
             }
         )
-    return {**found, "oracle": told(oracle(replay), replay), "agreeing": told(agreeing(replay), replay)}
+    return {**found, "oracle": as_figures(oracle(replay), replay), "agreeing": as_figures(agreeing(replay), replay)}
 
 
 def _entrants(rules: Sequence[Rule], choosing: Replay | None) -> list[Variant]:
@@ -114,7 +114,7 @@ def best_of(found: Sequence[Simulated]) -> int:
     return max(range(len(found)), key=lambda k: found[k].speedup)
 
 
-def told(one: Simulated, replay: Replay) -> dict[str, Any]:
+def as_figures(one: Simulated, replay: Replay) -> dict[str, Any]:
     """As a dictionary; with tokens a second, where the costs are a machine's."""
     rate = one.stats.decoded / one.seconds if replay.costs.real and one.seconds else None
     return {**one.as_dict(), "tokens_per_second": rate}

@@ -1,8 +1,8 @@
-"""What rounds of one drafter cost on this machine: milliseconds of verifying by rows, of drafting by steps.
+"""The costs of one drafter's rounds on this machine: milliseconds of verification by rows, and of drafting by steps.
 
-Measured on real rounds, and not forward by forward, since a draft leaves work for later or saves some: a draft model reads
-what was accepted, an early exit's states go on into verification. What a round takes beside both, such as turning tokens
-into text, counts as verification; plain decoding has it too.
+They are measured on whole rounds, not on single forwards, since a draft causes or saves work elsewhere: a draft model reads
+the accepted tokens later, and verification continues from an early exit's states. The rest of a round, such as decoding
+text, counts as verification; plain decoding has it too.
 """
 
 from __future__ import annotations
@@ -71,7 +71,7 @@ class RoundCosts:
 def constant(c: float, rows: float = 0.0) -> RoundCosts:
     """The literature's: each verification costs 1 and each forward of the drafter c.
 
-    rows: what each row of a forward beyond its first costs more, as a share of the forward, the target's or the drafter's.
+    rows: the cost of each further row of a forward, as a share of the forward, the target's or the drafter's.
     """
     for name, value in (("c", c), ("rows", rows)):
         if not 0 <= value < float("inf"):
@@ -111,7 +111,7 @@ def costs_of(name: str, trace: Trace, branches: bool = False) -> RoundCosts:
 
 @final
 class _Watched(LengthPolicy):
-    """Stops after k steps and notes each round."""
+    """Stops after k steps and records each round."""
 
     def __init__(self, k: int, note: Callable[[Round], None]) -> None:
         self._k = k
@@ -223,7 +223,7 @@ def spread_out(prompts: Sequence[Sequence[int]], count: int) -> list[Sequence[in
 
 
 def _answer(engine: Engine, prompt: Sequence[int], k: int, max_new_tokens: int) -> Iterator[_Sample]:
-    """The rounds of one answer; what its time doesn't account for is shared out among them."""
+    """The rounds of one answer; unaccounted time is spread over them."""
     noted: list[tuple[Round, int]] = []
     made: list[Drafter] = []
 

@@ -1,8 +1,8 @@
-"""Replays a policy on a trace, without a model: what would its rounds have been, and how long would they have taken?
+"""Replays a policy on a trace, without a model: its rounds, and the time that they would have taken.
 
-The policy is asked as the loop asks it, shown the recorded signals of what it pulled, and told the verdict and the time that
-the costs give the round. No draft is longer than the trace's are. A round that is as long counts as clipped, since a policy
-might have gone on there. A trace of a drafter that branches can be replayed as its trees or as the other drafter's chains.
+The policy is called as in the loop, with the recorded signals of its steps, the verdict, and the round's time under the
+given costs. No draft is longer than the trace's. A round of that length counts as clipped, since the policy might have
+continued. A trace of a drafter that branches can be replayed as its trees or as the other drafter's chains.
 """
 
 from __future__ import annotations
@@ -28,7 +28,7 @@ Observe = Callable[[Sequence[Step], Round], None]
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Simulated:
-    """What a policy's rounds came to. seconds and plain_seconds are in the costs' own unit, after each first token."""
+    """Totals of a policy's rounds. seconds and plain_seconds are in the costs' own unit, after each first token."""
 
     stats: Stats
     seconds: float
@@ -61,7 +61,7 @@ class Simulated:
 class Replay:
     """A trace under costs; one policy after the other can be replayed on it.
 
-    branches: what the trees drafted counts, not the chains. Raises ValueError where the trace has no trees.
+    branches: replay the trees, not the chains. Raises ValueError where the trace has no trees.
     """
 
     def __init__(self, trace: Trace, costs: RoundCosts, branches: bool = False) -> None:
@@ -101,7 +101,7 @@ class Replay:
         return self._found(stats, clipped)
 
     def planned(self, lengths: Sequence[Sequence[int]]) -> Simulated:
-        """Of numbers of steps that are known before, by answer and position."""
+        """With given numbers of steps, by answer and position."""
         stats = Stats()
         for number, own in enumerate(lengths):
             for round in self.rounds(number, partial(_by_place, own)):
@@ -113,7 +113,7 @@ class Replay:
         return self._places[number]
 
     def agreed(self, number: int) -> list[int]:
-        """How many steps an answer went on with, by position."""
+        """How many steps agree with the answer, by position."""
         return [len(place.path) for place in self._places[number]]
 
     def rounds(self, number: int, choose: Choice, observe: Observe = lambda steps, round: None) -> Iterator[Round]:

@@ -1,7 +1,7 @@
-"""Rules on the wall clock, beside what the simulator says of them.
+"""Times rules on the wall clock, to compare with the simulated results.
 
-For every prompt plain decoding and all rules run one after the other in shuffled order, so that a noisy moment hits all
-alike. In each repeat a rule begins without what it learnt before, as in a replay.
+For every prompt, plain decoding and all rules run one after the other in shuffled order, so that noise affects all alike. In
+each repeat a rule starts without learnt state, as in a replay.
 """
 
 from __future__ import annotations

@@ -1,8 +1,8 @@
-"""How often a carved model says what the whole one said, over recorded greedy answers, and the time per token to expect.
+"""How often a partial model predicts the whole model's token on recorded greedy answers, and the expected time per token.
 
 The answers are read teacher-forced: each row sees the whole model's keys of all tokens before it, as the first token of a
-draft does. So one reading of an answer stands for a draft at each of its tokens, and a skip set is known within a forward or
-two per answer.
+draft does. So one reading of an answer stands for a draft at each of its tokens, and a skip set is evaluated with one or two
+forwards per answer.
 """
 
 from __future__ import annotations
@@ -85,7 +85,7 @@ async def _matches(target: Target, answer: Recorded, plan: LayerPlan) -> AsyncGe
 
 
 def harms(rate: Callable[[LayerPlan], float], space: SkipSpace) -> dict[Sublayer, float]:
-    """What leaving out one sublayer alone costs: the share of tokens that are no longer matched, of every sublayer."""
+    """The harm of leaving out each sublayer alone: the share of tokens that are no longer matched."""
     whole = rate(FULL)
     return {one: whole - rate(space.without([one])) for one in space.sublayers}
 
@@ -143,7 +143,7 @@ def time_per_token(
 
 @dataclass(frozen=True, slots=True)
 class Proxy:
-    """The cheap stand-in for a timed trial: a skip set's time per verified token by its match rate and its cost."""
+    """A cheap substitute for a timed trial: a skip set's time per verified token by its match rate and its cost."""
 
     rate: Callable[[LayerPlan], float]
     cost: Callable[[LayerPlan], float]

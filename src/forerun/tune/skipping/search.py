@@ -1,7 +1,7 @@
 """Bayesian optimisation of skip sets: the least time per verified token, with a Gaussian process over 2L binary variables.
 
-A trial is timed, on the wall clock or by a given cost. Where a proxy is given, a set that it finds far worse than the best
-one is not timed: its trial is screened, and gets the value that the proxy predicts, so that the sampler learns from it too.
+A trial is timed, on the wall clock or by a given cost. If a proxy is given, a set that it predicts to be far worse than
+the best one is not timed: its trial is screened, and gets the predicted value, so that the sampler learns from it too.
 The starting points come first. Every trial is kept in a study (storage.py).
 
 Source: Zhang et al., Draft & Verify, arXiv 2309.08168, whose search maximises measured tokens a second.
@@ -134,11 +134,11 @@ class SkipSearch:
     @property
     def tried(self) -> list[Tried]:
         """The finished trials of all workers, oldest first."""
-        return [self._told(one) for one in self._trials(TrialState.COMPLETE)]
+        return [self._described(one) for one in self._trials(TrialState.COMPLETE)]
 
     @property
     def best(self) -> Tried:
-        """The least price that was really paid; the smaller set of equal ones. ValueError where none was."""
+        """The set with the least measured price; of equal ones, the smaller. ValueError if none was measured."""
         paid = [one for one in self.tried if not one.screened]
         if not paid:
             raise ValueError(f"no trial has ended yet in {self._storage}; give the search a larger budget")
@@ -168,7 +168,7 @@ class SkipSearch:
             return worker.ask(dict(self._distributions))
 
     def _enqueue_starts(self) -> None:
-        """Those that no trial has: also the ones that were lost under way."""
+        """Those without a finished trial, including trials that were lost."""
         states = (TrialState.COMPLETE, TrialState.RUNNING, TrialState.WAITING)
         known = {one.user_attrs.get(NAME) for one in self._trials(*states)}
         for name, plan in self._starts.items():
@@ -182,10 +182,10 @@ class SkipSearch:
         except BaseException:
             self._study.tell(trial, state=TrialState.FAIL)
             raise
-        return self._told(self._study.tell(trial, value))
+        return self._described(self._study.tell(trial, value))
 
     def _priced(self, trial: Trial, plan: LayerPlan) -> float:
-        """What the set costs, or what the proxy says where that is far worse than the best; the empty set always costs."""
+        """The set's price, or the proxy's prediction if that is far worse than the best; the empty set is always timed."""
         if self._proxy is None:
             return self._price(plan)
         guess = self._proxy(plan)
@@ -197,7 +197,7 @@ class SkipSearch:
             return best.value * guess / best.proxy
         return self._price(plan)
 
-    def _told(self, trial: FrozenTrial) -> Tried:
+    def _described(self, trial: FrozenTrial) -> Tried:
         assert trial.value is not None
         about = trial.user_attrs
         plan = self._space.plan(trial.params)

@@ -1,6 +1,6 @@
 """The part of a tuning run that looks for skip sets: the harm of leaving out each sublayer alone, then the search.
 
-Its numbers are kept whether a set wins or not, since they say why skipping does or doesn't pay on this model.
+Its figures are kept even if no set wins, since they show why skipping does or doesn't pay on this model.
 """
 
 from __future__ import annotations
@@ -28,7 +28,7 @@ NO_TIME = "no time was left"
 
 @dataclass(frozen=True, slots=True)
 class SkipSets:
-    """What was found. plans: the best sets by name, those that leave something out.
+    """The results. plans: the best sets by name that leave something out.
 
     harms: the share of tokens that a sublayer's absence loses, of those that there was time for. tried: the search's
     trials. curve: sets of the least harmful sublayers, ever larger. reason: why nothing was searched, "" if something was.
@@ -120,7 +120,7 @@ class SkipSetSearch:
         return int(self._journal.kept("sets", "answers", count)["count"])
 
     def _kept_rate(self, plan: LayerPlan) -> float:
-        found = self._journal.kept("match rate", _told(plan), lambda: {"rate": self._rate(plan)})
+        found = self._journal.kept("match rate", _described(plan), lambda: {"rate": self._rate(plan)})
         return float(found["rate"])
 
     def _harms(self, until: float, tick: Callable[[str], None]) -> dict[Sublayer, float]:
@@ -130,14 +130,14 @@ class SkipSetSearch:
         found: dict[Sublayer, float] = {}
         for one in chain.from_iterable(all_of_them[first::3] for first in range(3)):
             plan = self._space.without([one])
-            if self._journal.known("match rate", _told(plan)) is None and self._journal.spent >= until:
+            if self._journal.known("match rate", _described(plan)) is None and self._journal.spent >= until:
                 continue
             found[one] = whole - self._kept_rate(plan)
             tick("harm of single sublayers")
         return found
 
     def _curve(self, harms: Mapping[Sublayer, float], cost: PlanCost) -> list[dict[str, Any]]:
-        """Less is more: the sets of the least harmful sublayers, and what each promises."""
+        """Growing sets of the least harmful sublayers, and the predicted speed-up of each."""
         ordered = sorted(harms, key=lambda one: harms[one])
         sizes = sorted({round(len(ordered) * share / 12) for share in range(9)})
         proxy = Proxy(self._kept_rate, cost, self._target)
@@ -194,5 +194,5 @@ def _plan(trial: Mapping[str, Any]) -> LayerPlan:
     return LayerPlan.skip(trial["layers"], trial["attention"], trial["mlp"])
 
 
-def _told(plan: LayerPlan) -> str:
+def _described(plan: LayerPlan) -> str:
     return f"attention {sorted(plan.attention)} mlp {sorted(plan.mlp)}"

@@ -1,8 +1,8 @@
-"""Where a search keeps its trials, so that it can be killed, gone on with, and shared by several workers.
+"""Stores the trials of a search, so that it can be killed, resumed, and shared by several workers.
 
-A worker holds a file lock while it lives, and its trials bear the lock's name. The system frees the lock of a killed worker
-at once, so that what it left under way is known to be lost and marked as failed. Timing trials hold one more lock, one for
-the machine: two measurements never overlap.
+A worker holds a file lock while it runs, and its trials carry the lock's name. The system frees the lock of a killed worker
+at once, so its unfinished trials are known to be lost and marked as failed. Timing trials hold one more lock, one for the
+machine: two measurements never overlap.
 """
 
 from __future__ import annotations
@@ -90,7 +90,7 @@ def timing_lock() -> FileLock:
 
 
 def _lock_folder() -> Path:
-    """In the user's cache; where that can't be written, in one that all processes of this user find, too."""
+    """In the user's cache; if that can't be written, in another folder that all processes of this user find."""
     folder = user_cache_path("forerun") / "locks"
     try:
         folder.mkdir(parents=True, exist_ok=True)
@@ -113,7 +113,7 @@ def _lock_of(address: str, name: str) -> FileLock:
 
 @final
 class Worker:
-    """One process's part in a study. Use it as a context; name is what its trials bear."""
+    """One process's part in a study. Use it as a context; its trials carry `name`."""
 
     def __init__(self, study: Study, address: str | Path) -> None:
         self.study = study
