@@ -166,7 +166,7 @@ def test_no_module_imports_itself_through_others() -> None:
         ("tune.run", "bench.compare", True),
         ("tune.run", "train.data.examples", False),
         ("train.heads.disco", "traces.read", True),
-        ("design.bursts", "bench.comparison", True),
+        ("design.round_timing", "bench.comparison", True),
         ("design.log", "train.data.examples", False),
         ("bench.compare", "cli.screen", False),
         ("engine.engine", "testing", False),

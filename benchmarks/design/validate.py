@@ -41,7 +41,7 @@ from forerun.drafters.draft_model import build
 from forerun.engine.measurement_conditions import conditions
 from forerun.engine.prompts.forms import encode
 from forerun.models.files.draft_shape import DraftShape
-from forerun.models.packed.pool import Pool
+from forerun.models.packed.pool import SequencePool
 
 SHAPES = (
     "layers=1,vocabulary=8192",
@@ -140,7 +140,9 @@ class Timed(LengthPolicy):
 def drafting(engine: Engine, config: Any, shape: DraftShape, weights: str) -> DrafterFactory:
     """The drafter draft_model on a model of this shape."""
     runner = untrained(config, replace(shape, vocabulary=DraftShape.of(config).vocabulary), engine, weights)
-    parts = Parts(Pool(engine.runner), engine.identity, None, lambda model: (Pool(runner, drafting=True), None))
+    parts = Parts(
+        SequencePool(engine.runner), engine.identity, None, lambda model: (SequencePool(runner, drafting=True), None)
+    )
     whole = shape.vocabulary == config.vocab_size
     return build(parts, model="untrained", vocabulary=0 if whole else shape.vocabulary)
 
