@@ -61,3 +61,8 @@ def _resamples(n: int) -> NDArray[np.int64]:
 def _estimate(value: float, resampled: NDArray[np.float64]) -> Estimate:
     low, high = np.quantile(resampled, [(1 - LEVEL) / 2, (1 + LEVEL) / 2])
     return Estimate(value, float(low), float(high))
+
+
+def number(value: float | None, digits: int) -> str:
+    """As a table shows it, "-" for None."""
+    return "-" if value is None else f"{value:.{digits}f}"

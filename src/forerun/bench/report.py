@@ -8,6 +8,7 @@ from typing import Any
 
 from .backend import Backend, Sample
 from .interleaving import Measurements
+from .intervals import number
 from .methods import PLAIN
 from .scores import Scores
 from .suite import Item
@@ -128,8 +129,3 @@ def _with_interval(scores: dict[str, Any], name: str, digits: int) -> str:
         return "-"
     low, high = scores[f"{name}_interval"]
     return f"{scores[name]:.{digits}f} [{low:.{digits}f}, {high:.{digits}f}]"
-
-
-def number(value: float | None, digits: int) -> str:
-    """As a table shows it, "-" for None."""
-    return "-" if value is None else f"{value:.{digits}f}"

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any
 
-from ...bench.report import number
+from ...bench.intervals import number
 
 MOST = 12
 

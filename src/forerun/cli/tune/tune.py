@@ -199,7 +199,7 @@ def _write_held_out(folder: Path, prompts: Path, engine: Engine, held: Sequence[
 
 
 def _show(told: Mapping[str, Any], output: Path) -> None:
-    from ...bench.report import number
+    from ...bench.intervals import number
 
     rows = [
         (
