@@ -5,8 +5,6 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any
 
-from ...bench.intervals import number
-
 MOST = 12
 
 Table = tuple[tuple[str, ...], list[tuple[str, ...]]]
@@ -42,6 +40,8 @@ def depth_table(told: Mapping[str, Any]) -> Table:
 
 
 def candidates_table(told: Mapping[str, Any]) -> Table:
+    from ...bench.intervals import number
+
     columns = ("candidate", "M", "perplexity", "acceptance", "ms", "k", "per round", "tokens/s", "x plain")
     return columns, [
         (
