@@ -37,7 +37,7 @@ class Shelf:
         self._table = table
         self.runner = TableSequence(table)
 
-    def take(self, ids: Sequence[int]) -> TableSequence:
+    def acquire(self, ids: Sequence[int]) -> TableSequence:
         return TableSequence(self._table)
 
 
