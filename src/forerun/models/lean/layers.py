@@ -27,7 +27,7 @@ class Norm:
 
     def __init__(self, weight: Tensor, eps: float) -> None:
         width = weight.shape[-1]
-        self.weight = weight.float() * width**0.5
+        self.weight: Tensor = weight.float() * width**0.5
         self._root = torch.tensor((eps * width) ** 0.5, device=weight.device)
 
     def __call__(self, x: Tensor, out: Tensor | None = None) -> Tensor:

@@ -38,7 +38,6 @@ from .rope import Rotation
 from .shape import Shape, shape_of
 from .weights import check_weights
 
-
 SMALL = ("int4", "int8")
 
 

@@ -120,7 +120,8 @@ def _int8_blocks(grid: Int8Grid) -> Tensor:
 
 def _int8_codes(data: Tensor) -> Tensor:
     """[blocks, groups, 8, LANES, 4]"""
-    return data[:, : -4 * LANES].unflatten(1, (-1, 8, LANES, 4))
+    codes: Tensor = data[:, : -4 * LANES].unflatten(1, (-1, 8, LANES, 4))
+    return codes
 
 
 def _int8_scales(data: Tensor) -> Tensor:

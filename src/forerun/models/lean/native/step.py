@@ -143,7 +143,8 @@ def _vector(norm: Norm | None, width: int) -> int | None:
         return None
     if norm.weight.shape != (width,) or norm.weight.dtype != torch.float32 or not norm.weight.is_contiguous():
         raise ValueError(f"a norm's weight is not {width} contiguous float32 numbers")
-    return norm.weight.data_ptr()
+    address: int = norm.weight.data_ptr()
+    return address
 
 
 def _wanted(requests: Sequence[Request]) -> ctypes.Array[ctypes.c_int32]:
@@ -180,11 +181,7 @@ def _part(part: Part, shape: Shape) -> tuple[PartView, object]:
 
 
 def _skips(left_out: frozenset[int], layers: int) -> ctypes.Array[ctypes.c_uint8]:
-    return (
-        (ctypes.c_uint8 * layers)(*(layer in left_out for layer in range(layers)))
-        if left_out
-        else (ctypes.c_uint8 * layers)()
-    )
+    return (ctypes.c_uint8 * layers)(*(layer in left_out for layer in range(layers)) if left_out else ())
 
 
 def _addresses(tensors: Sequence[Tensor]) -> ctypes.Array[ctypes.c_void_p]:

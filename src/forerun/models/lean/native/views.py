@@ -4,14 +4,14 @@ from __future__ import annotations
 
 import ctypes
 from ctypes import c_float, c_int32, c_int64, c_void_p
-from typing import Any, ClassVar, final
+from typing import Any, ClassVar, TypeAlias, final
 
-Fields = ClassVar[list[tuple[str, Any]]]
+Fields: TypeAlias = list[tuple[str, Any]]
 
 
 @final
 class MatrixView(ctypes.Structure):
-    _fields_: Fields = [
+    _fields_: ClassVar[Fields] = [
         ("data", c_void_p),
         ("bias", c_void_p),
         *((name, c_int32) for name in ("features", "columns", "bits", "unused")),
@@ -20,7 +20,7 @@ class MatrixView(ctypes.Structure):
 
 @final
 class LayerView(ctypes.Structure):
-    _fields_: Fields = [
+    _fields_: ClassVar[Fields] = [
         *((name, MatrixView) for name in ("qkv", "out", "gate_up", "down")),
         *((name, c_void_p) for name in ("before_attention", "after_attention", "before_mlp", "after_mlp")),
         *((name, c_void_p) for name in ("query_norm", "key_norm")),
@@ -30,7 +30,7 @@ class LayerView(ctypes.Structure):
 
 @final
 class ModelView(ctypes.Structure):
-    _fields_: Fields = [
+    _fields_: ClassVar[Fields] = [
         *(
             (name, c_int32)
             for name in ("layers", "width", "heads", "kv_heads", "head_dim", "mlp", "vocab", "activation")
@@ -44,7 +44,7 @@ class ModelView(ctypes.Structure):
 
 @final
 class PartView(ctypes.Structure):
-    _fields_: Fields = [
+    _fields_: ClassVar[Fields] = [
         *((name, c_void_p) for name in ("keys", "values", "depths", "ancestors", "entry")),
         ("capacity", c_int64),
         *((name, c_int32) for name in ("committed", "first", "n", "resumed", "enter", "unused")),
@@ -53,7 +53,7 @@ class PartView(ctypes.Structure):
 
 @final
 class CallView(ctypes.Structure):
-    _fields_: Fields = [
+    _fields_: ClassVar[Fields] = [
         ("model", ctypes.POINTER(ModelView)),
         ("parts", ctypes.POINTER(PartView)),
         *((name, c_void_p) for name in ("tokens", "skips_attention", "skips_mlp", "wanted", "taps", "tapped", "turns")),
