@@ -18,6 +18,7 @@ from .bench import bench
 from .calibrate import calibrate
 from .compare import compare
 from .demo import demo
+from .doctor import doctor
 from .export import export
 from .failures import closed_pipe, sentence
 from .generate import generate
@@ -41,7 +42,7 @@ app = typer.Typer(
     pretty_exceptions_enable=False,
     context_settings={"help_option_names": ["-h", "--help"]},
 )
-for command in (generate, compare, bench, calibrate, tune, design, demo, trace, simulate, models, drafters):
+for command in (generate, compare, bench, calibrate, tune, design, demo, trace, simulate, models, drafters, doctor):
     app.command()(command)
 app.add_typer(policies)
 app.add_typer(train)

@@ -19,6 +19,7 @@ from ..engine.conditions import conditions
 from ..engine.methods import DEFAULT_DRAFTER, DEFAULT_POLICY
 from ..engine.options import Options
 from ..engine.prompts.questions import Question, read_questions
+from ..models.packed.runner import Runner
 from .flags import request_flags, request_of, takes
 from .given import OPENING, RESERVED, AsJson, Drafter, Model, Policy, Raw
 from .method import method_flags
@@ -62,10 +63,17 @@ def compare(
         show(verdict(found))
         if profile:
             _show_profile(profile_of(found.speculative))
+            show(kernels_of(engine.runner))
         show(f"{about['model']}, {about['dtype']}, {about['hardware']}, {about['threads']} threads")
     if found.verdict == "bug":
         note("the outputs must be equal and are not: please report this with the command")
         raise typer.Exit(1)
+
+
+def kernels_of(runner: Runner) -> str:
+    """One line: whose code computes, and why not better ones."""
+    why = f" ({runner.kernels_reason})" if runner.kernels_reason else ""
+    return f"kernels: {runner.kernels}{why}"
 
 
 def _show_profile(found: Profile) -> None:

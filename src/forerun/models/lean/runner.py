@@ -69,6 +69,10 @@ class LeanRunner(Runner):
         self._layers: dict[str, tuple[Layer, ...]] = {"": decoder.layers}
         self._heads: dict[str, tuple[Tensor, Linear]] = {}
         self.native = native
+        if isinstance(native, Library):
+            self.kernels = f"native {native.level}"
+        else:
+            self.kernels_reason = native
         self._kernels = kernels_of(native)
         self._step = NativeStep(native, shape, rotation, decoder) if isinstance(native, Library) else None
 
@@ -137,6 +141,11 @@ class LeanRunner(Runner):
         sets = [layer.nbytes for layers in self._layers.values() for layer in layers]
         heads = [head.nbytes for _, head in self._heads.values()]
         return self._decoder.tables_nbytes + sum(sets) + sum(heads)
+
+    @property
+    def step_nbytes(self) -> int:
+        """Bytes of weights that a whole forward of a few rows reads."""
+        return self._decoder.head.nbytes + sum(layer.nbytes for layer in self._decoder.layers)
 
     @torch.inference_mode()
     def execute(self, requests: Sequence[Request]) -> list[Rows]:

@@ -34,10 +34,13 @@ LEAN = "carving needs the lean runner: load a Llama-shaped model by name or path
 class Runner(ABC):
     """A model that answers requests. All requests of one call share a plan and their taps. Threads may share a runner.
 
-    cost: what its whole forwards cost, where that was measured and somebody said so.
+    cost: what its whole forwards cost, where that was measured and somebody said so. kernels: whose code computes;
+    kernels_reason: why not better ones, where there might be such.
     """
 
     cost: Cost | None = None
+    kernels: str = "torch"
+    kernels_reason: str = ""
     num_layers: int
     vocab_size: int
     max_length: int | None

@@ -53,10 +53,13 @@ struct Reading {
 void read(void* context, int thread, int threads, Barrier&) {
   Reading& job = *static_cast<Reading*>(context);
   const int64_t lines = job.count / 64;
-  Bytes some[4] = {};
-  for (int64_t i = lines * thread / threads, last = lines * (thread + 1) / threads; i < last; i++)
-    some[i % 4] ^= codes(job.bytes + 64 * i);
-  job.seen.fetch_xor(sum((Ints)(some[0] ^ some[1] ^ some[2] ^ some[3])));
+  int64_t i = lines * thread / threads;
+  const int64_t last = lines * (thread + 1) / threads;
+  Bytes a = {}, b = {}, c = {}, d = {};
+  for (const uint8_t* from = job.bytes + 64 * i; i + 4 <= last; i += 4, from += 256)
+    a ^= codes(from), b ^= codes(from + 64), c ^= codes(from + 128), d ^= codes(from + 192);
+  for (; i < last; i++) a ^= codes(job.bytes + 64 * i);
+  job.seen.fetch_xor(sum((Ints)(a ^ b ^ c ^ d)));
 }
 
 // Most rows that threads of a forward are expected to wait briefly for each other with.

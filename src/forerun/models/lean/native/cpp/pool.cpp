@@ -29,9 +29,11 @@ inline void pause() {
 }  // namespace
 
 void Barrier::wait() {
-  if (threads_ == 1) return;
+  // read before the others learn that this one is here: the last of them may begin the next step at once
+  const int threads = threads_;
+  if (threads == 1) return;
   const int own = phase_.load(std::memory_order_relaxed);
-  if (count_.fetch_add(1, std::memory_order_acq_rel) == threads_ - 1) {
+  if (count_.fetch_add(1, std::memory_order_acq_rel) == threads - 1) {
     count_.store(0, std::memory_order_relaxed);
     phase_.store(own + 1, std::memory_order_release);
     phase_.notify_all();
