@@ -9,7 +9,7 @@ from pathlib import Path
 from setuptools import Extension, setup
 
 FOLDER = Path("src/forerun/models/lean/native/cpp")
-FLAGS = ["-std=c++20", "-pthread", "-ffp-contract=off", "-fvisibility=hidden", "-Wno-psabi"]
+FLAGS = ["-std=c++20", "-pthread", "-ffp-contract=off", "-fvisibility=hidden", "-Wno-psabi", "-w"]
 LEVELS = {
     # at -O3 vectors that no instruction holds take half a minute
     "portable": ["-O2"],

@@ -62,10 +62,10 @@ def load(level: str) -> Library | None:
         functions = ctypes.CDLL(str(path))
         if functions.forerun_version() != VERSION:
             return None
+        declare(functions)
     except (OSError, AttributeError):
-        # of another machine, or cut short
+        # of another machine, cut short, or older than these sources
         return None
-    declare(functions)
     return Library(level, functions)
 
 
@@ -75,6 +75,8 @@ def declare(functions: ctypes.CDLL) -> None:
     functions.forerun_release.restype = None
     functions.forerun_forward.argtypes = [ctypes.POINTER(CallView), c_void_p]
     functions.forerun_linear.argtypes = [ctypes.POINTER(MatrixView), c_void_p, c_int, c_void_p, c_int, c_int]
+    functions.forerun_large_pages.argtypes = [c_void_p, c_int64]
+    functions.forerun_large_pages.restype = None
     functions.forerun_read.argtypes = [c_void_p, c_int64, c_int]
     functions.forerun_argmax.argtypes = [c_void_p, c_int64, c_int64, c_void_p]
     functions.forerun_argmax.restype = None

@@ -38,7 +38,10 @@ class Repacked(Table):
         self.bias = None if bias is None else _filled(bias.float()).contiguous()
         self.dtype, self.device = torch.bfloat16, grid.codes.device
         self._library = library
-        self._data = _int4_blocks(grid) if isinstance(grid, Int4Grid) else _int8_blocks(grid)
+        packed = _int4_blocks(grid) if isinstance(grid, Int4Grid) else _int8_blocks(grid)
+        self._data = torch.empty_like(packed)
+        library.functions.forerun_large_pages(self._data.data_ptr(), packed.nbytes)
+        self._data.copy_(packed)
         assert self._data.data_ptr() % 64 == 0, "native loads are aligned"
 
     @property

@@ -1,4 +1,6 @@
 // The plain C interface that Python calls. Everything it is given stays the caller's.
+#include <sys/mman.h>
+
 #include <new>
 
 #include "forward.h"
@@ -119,6 +121,19 @@ int forerun_linear(const Matrix* w, const float* x, int rows, float* y, int term
   Linear job{w, x, y, rows, &space};
   pool().run(threads, true, terms == 2 ? linear<2> : linear<1>, &job);
   return DONE;
+}
+
+// Ask for large pages where this room lies, before it is first written to: a step reads all weights, page after page.
+void forerun_large_pages(void* room, int64_t count) {
+#if defined(MADV_HUGEPAGE)
+  constexpr uintptr_t PAGE = 2u << 20;
+  const uintptr_t first = (reinterpret_cast<uintptr_t>(room) + PAGE - 1) / PAGE * PAGE;
+  const uintptr_t last = (reinterpret_cast<uintptr_t>(room) + uintptr_t(count)) / PAGE * PAGE;
+  // a wish only: where it isn't granted, pages stay small
+  if (last > first) (void)madvise(reinterpret_cast<void*>(first), last - first, MADV_HUGEPAGE);
+#else
+  (void)room, (void)count;
+#endif
 }
 
 // Reads bytes (a multiple of 64) once, and gives something of them, so that no reading is left out.
