@@ -9,7 +9,9 @@ from pathlib import Path
 from setuptools import Extension, setup
 
 FOLDER = Path("src/forerun/models/lean/native/cpp")
-FLAGS = ["-std=c++20", "-pthread", "-ffp-contract=off", "-fvisibility=hidden", "-Wno-psabi", "-w"]
+# the uninitialised values are in g++ 12's own headers
+QUIET = ["-Wno-psabi", "-Wno-uninitialized", "-Wno-maybe-uninitialized"]
+FLAGS = ["-std=c++20", "-pthread", "-ffp-contract=off", "-fvisibility=hidden", *QUIET]
 LEVELS = {
     # at -O3 vectors that no instruction holds take half a minute
     "portable": ["-O2"],
