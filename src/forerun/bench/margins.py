@@ -9,7 +9,7 @@ from typing import Any
 from ..engine.answer import TokenLogprob
 from ..engine.engine import Engine
 from .contestant import Contestant
-from .difference import CANDIDATES, Difference, preferred_by, rounding_margin, shared_length
+from .difference import CANDIDATES, Difference, allowed_margin, preferred_by, shared_length
 from .entrants import PLAIN
 from .race import Race
 
@@ -50,7 +50,7 @@ def differences(
 
 def as_dict(engine: Engine, found: Sequence[Difference], ids: Sequence[str]) -> dict[str, Any]:
     """A method's differences for the report; ids are the prompts'. A margin that isn't known is None."""
-    allowed = rounding_margin(engine.runner.dtype, engine.runner.device)
+    allowed = allowed_margin(engine.runner)
     margins = [one.margin for one in found]
     return {
         "largest_margin": _finite(max(margins)) if margins else 0.0,

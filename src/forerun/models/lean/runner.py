@@ -71,6 +71,7 @@ class LeanRunner(Runner):
         self.native = native
         if isinstance(native, Library):
             self.kernels = f"native {native.level}"
+            self.same_bits = True
         else:
             self.kernels_reason = native
         self._kernels = kernels_of(native)

@@ -35,12 +35,14 @@ class Runner(ABC):
     """A model that answers requests. All requests of one call share a plan and their taps. Threads may share a runner.
 
     cost: what its whole forwards cost, where that was measured and somebody said so. kernels: whose code computes;
-    kernels_reason: why not better ones, where there might be such.
+    kernels_reason: why not better ones, where there might be such. same_bits: whether a row gives the same
+    bits whatever rows stand beside it, so that rounding can't change a text.
     """
 
     cost: Cost | None = None
     kernels: str = "torch"
     kernels_reason: str = ""
+    same_bits: bool = False
     num_layers: int
     vocab_size: int
     max_length: int | None
