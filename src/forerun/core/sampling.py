@@ -68,7 +68,7 @@ def _law(scores: Tensor, sampling: Sampling, logits: Tensor) -> Law:
 def _best(scores: Tensor) -> tuple[list[float], list[int]]:
     """The largest value of each row [n, V], NaN where there is one, and its first place.
 
-    On a CPU one thread looks for it: torch's would be woken for some ten microseconds of work, and wait for each other awake.
+    On a CPU one thread looks for it: torch's would be woken for some ten microseconds of work, and then wait awake.
     """
     if scores.device.type != "cpu" or scores.dtype not in (torch.float32, torch.float64):
         best, tokens = scores.max(-1)

@@ -60,6 +60,14 @@ def test_plans_and_taps_equal_transformers_modules(family: str, plan: LayerPlan)
     assert all(off(ours.taps[layer], states) < CLOSE for layer, states in theirs.taps.items())
 
 
+def test_taps_after_an_exit_are_what_the_last_layer_gave() -> None:
+    sequence = Sequence(native("llama"))
+    finish(sequence.sync(text(9)))
+    rows = finish(sequence.forward(text(3, 1), plan=EXIT, taps=frozenset({0, 2, 4})))
+    assert torch.equal(rows.taps[4], rows.taps[2])
+    assert not torch.equal(rows.taps[2], rows.taps[0])
+
+
 def alone(runner: LeanRunner, prefix: list[int], tokens: list[int]) -> list[torch.Tensor]:
     """The rows of plain decoding."""
     sequence = Sequence(runner)

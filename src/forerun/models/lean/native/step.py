@@ -72,6 +72,7 @@ class NativeStep:
             views,
         )
         model.vocab = decoder.embedding.rows
+        matrix(decoder.head, shape.width, model.vocab)
         self._models[weights] = model, layers
 
     def _layer(self, layer: Layer) -> LayerView:
@@ -110,13 +111,14 @@ class NativeStep:
         held = [_part(part, self._shape) for part in packed.parts]
         attention, mlp = (_skips(left_out, self._shape.num_layers) for left_out in (plan.attention, plan.mlp))
         longest = max(part.committed + max(part.depths) for part in packed.parts) + 1
+        # held until the call is over: another thread may make longer ones meanwhile
+        tables = [self._rotation.table(rope, longest) for rope in self._ropes]
+        tap_layers = (ctypes.c_int32 * len(taps))(*taps)
+        tapped, turns = _addresses([packed.hidden[layer] for layer in taps]), _addresses(tables)
         call = CallView(
             ctypes.pointer(model),
             (PartView * len(held))(*(view for view, _ in held)),
-            *(ctypes.addressof(array) for array in (tokens, attention, mlp, wanted)),
-            ctypes.addressof(tap_array := (ctypes.c_int32 * len(taps))(*taps)),
-            ctypes.addressof(tapped := _addresses([packed.hidden[layer] for layer in taps])),
-            ctypes.addressof(turns := _addresses([self._rotation.table(rope, longest) for rope in self._ropes])),
+            *(ctypes.addressof(array) for array in (tokens, attention, mlp, wanted, tap_layers, tapped, turns)),
             ctypes.pointer(matrix(head, width)),
             None if ids is None else ids.data_ptr(),
             *(logits.data_ptr(), hidden.data_ptr()),
@@ -124,7 +126,7 @@ class NativeStep:
         )
         with self._lock:
             check(self.library.functions.forerun_forward(ctypes.byref(call), self._workspace))
-        del tap_array, tapped, turns
+        del tables
         return gather(hidden, logits, packed, requests)
 
 

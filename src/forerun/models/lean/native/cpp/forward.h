@@ -25,7 +25,7 @@ class Forward {
       if (!c_.skips_attention[i]) attend(m_.layer[i], i, live);
       if (!c_.skips_mlp[i]) feed(m_.layer[i], i, live);
     }
-    for (int i = c_.end; i <= m_.layers; i++) keep_taps(i);
+    keep_taps(c_.end);
     finish();
   }
 
@@ -47,9 +47,10 @@ class Forward {
     barrier_.wait();
   }
 
+  // Taps after the last layer that runs are all what it gave.
   void keep_taps(int layer) {
     for (int i = 0; i < c_.num_taps; i++)
-      if (c_.taps[i] == layer) {
+      if (c_.taps[i] == layer || (layer == c_.end && c_.taps[i] > layer)) {
         const size_t first = size_t(from(c_.rows)) * m_.width, last = size_t(to(c_.rows)) * m_.width;
         std::memcpy(c_.tapped[i] + first, s_.x.get() + first, sizeof(float) * (last - first));
         // the layers after this one may share the rows otherwise
