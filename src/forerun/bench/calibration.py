@@ -42,7 +42,13 @@ class Opened:
         runner = self.engine.runner
         told = conditions(self.engine, "")
         del told["command"], told["padded"]
-        return {**told, **_identity(self.model), "runner": type(runner).__name__, "weights": self.format}
+        return {
+            **told,
+            **_identity(self.model),
+            "runner": type(runner).__name__,
+            "kernels": runner.kernels,
+            "weights": self.format,
+        }
 
 
 def calibrated(

@@ -11,7 +11,7 @@ from ..engine.engine import Engine
 from ..engine.prompts.questions import Question, has_chat_template
 from ..engine.request import RequestOptions
 from .comparison import Comparison, Side
-from .difference import first_difference, rounding_margin
+from .difference import allowed_margin, first_difference
 from .measure import Run, run_question
 
 WARM_UP = 8
@@ -96,5 +96,5 @@ def _comparison(
         speculative=speculative,
         difference=found,
         sampled=bool(options.get("do_sample") or options.get("temperature")),
-        rounding_margin=rounding_margin(engine.runner.dtype, engine.runner.device),
+        rounding_margin=allowed_margin(engine.runner),
     )

@@ -17,6 +17,7 @@ from ..engine.answer import TokenLogprob
 from ..engine.engine import Engine
 from ..engine.prompts.questions import Question
 from ..engine.request import RequestOptions
+from ..models.packed.runner import Runner
 from .measure import Run, run_question
 
 # how many of the plain run's best tokens are searched for the other run's token
@@ -42,6 +43,11 @@ def rounding_margin(dtype: torch.dtype, device: torch.device) -> float:
     if device.type == "cpu" and dtype in (torch.float32, torch.float64):
         return 0.0
     return STEPS * torch.finfo(dtype).eps
+
+
+def allowed_margin(runner: Runner) -> float:
+    """The largest margin that is no bug with this runner: 0 where rows have the same bits in any company."""
+    return 0.0 if runner.same_bits else rounding_margin(runner.dtype, runner.device)
 
 
 def shared_length(one: tuple[int, ...], other: tuple[int, ...]) -> int:

@@ -10,7 +10,7 @@ from ..engine.answer import TokenLogprob
 from ..engine.engine import Engine
 from ..engine.request import RequestOptions
 from .backend import Backend
-from .difference import CANDIDATES, Difference, preferred_by, rounding_margin, shared_length
+from .difference import CANDIDATES, Difference, allowed_margin, preferred_by, shared_length
 from .interleaving import Measurements
 from .methods import PLAIN
 
@@ -55,7 +55,7 @@ def differences(
 
 def as_dict(engine: Engine, found: Sequence[Difference], ids: Sequence[str]) -> dict[str, Any]:
     """A method's differences for the report; ids are the prompts'. A margin that isn't known is None."""
-    allowed = rounding_margin(engine.runner.dtype, engine.runner.device)
+    allowed = allowed_margin(engine.runner)
     margins = [one.margin for one in found]
     return {
         "largest_margin": _finite(max(margins)) if margins else 0.0,

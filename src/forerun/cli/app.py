@@ -68,6 +68,10 @@ COMMANDS = {
     ),
     "drafters": ("listing:drafters", "List the drafters with their options."),
     "policies": ("tune.policies:policies", "List the length policies with their options, or compare them on a trace."),
+    "doctor": (
+        "doctor:doctor",
+        "Show what this machine has, which kernels run and why, how fast memory is, and what a step takes at best.",
+    ),
     "train": (
         "train.app:train",
         "Make prompts and answers; train models and drafters for speculative decoding; measure them.",

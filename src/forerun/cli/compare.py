@@ -24,6 +24,7 @@ if TYPE_CHECKING:
     from ..bench.comparison import Comparison
     from ..bench.profile import Profile
     from ..engine.prompts.questions import Question
+    from ..models.packed.runner import Runner
 
 UNTIMED = ("speculate", "logprobs", "processed_logprobs")
 # texts of every checkpoint are measured to the same length
@@ -69,10 +70,17 @@ def compare(
         show(verdict(found))
         if profile:
             _show_profile(profile_of(found.speculative))
+            show(kernels_of(engine.runner))
         show(f"{about['model']}, {about['dtype']}, {about['hardware']}, {about['threads']} threads")
     if found.verdict == "bug":
         note("the outputs must be equal and are not: please report this with the command")
         raise typer.Exit(1)
+
+
+def kernels_of(runner: Runner) -> str:
+    """One line: whose code computes, and why not better ones."""
+    why = f" ({runner.kernels_reason})" if runner.kernels_reason else ""
+    return f"kernels: {runner.kernels}{why}"
 
 
 def _show_profile(found: Profile) -> None:

@@ -72,5 +72,6 @@ def measured_with(engine: Engine, weights: str) -> dict[str, Any]:
         **conditions(engine, shlex.join(["forerun", *sys.argv[1:]])),
         "weights": weights or str(engine.runner.dtype).removeprefix("torch."),
         "runner": type(engine.runner).__name__,
+        "kernels": engine.runner.kernels,
         "date": datetime.now(UTC).isoformat(timespec="seconds"),
     }

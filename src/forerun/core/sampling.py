@@ -46,24 +46,36 @@ def ranked(
 
 def greedy_tokens(logits: Tensor) -> list[int]:
     """The best token of each row [n, V], the lowest id among equals; equal to law at temperature 0 without history."""
-    best, tokens = logits.max(-1)
-    for value in best.tolist():
+    best, tokens = _best(logits)
+    for value in best:
         _check(value)
-    return [int(token) for token in tokens.tolist()]
+    return tokens
 
 
 def _law(scores: Tensor, sampling: Sampling, logits: Tensor) -> Law:
     """The law of processed scores [V], which were made of logits."""
-    best, token = scores.max(-1)
-    value = float(best)
+    (value,), (token,) = _best(scores[None])
     if value != value and not bool(logits.isnan().any()):
         raise InvalidLogits("no token is allowed here: the processors turned the scores into NaN")
     _check(value)
     if sampling.temperature == 0:
-        return PointMass(int(token))
-    if float(best) == torch.inf:
+        return PointMass(token)
+    if value == torch.inf:
         raise InvalidLogits("a logit is +inf, so the row has no softmax; check the model's dtype, or decode greedily")
     return Categorical(warped(scores, sampling).softmax(-1))
+
+
+def _best(scores: Tensor) -> tuple[list[float], list[int]]:
+    """The largest value of each row [n, V], NaN where there is one, and its first place.
+
+    On a CPU one thread looks for it: torch's would be woken for some ten microseconds of work, and then wait awake.
+    """
+    if scores.device.type != "cpu" or scores.dtype not in (torch.float32, torch.float64):
+        best, tokens = scores.max(-1)
+        return best.tolist(), tokens.tolist()
+    rows = scores.detach().numpy()
+    places = rows.argmax(-1)
+    return [float(row[place]) for row, place in zip(rows, places, strict=True)], places.tolist()
 
 
 def processed(logits: Tensor, sampling: Sampling, prefix: Sequence[int], prompt_length: int) -> Tensor:

@@ -23,7 +23,7 @@ def conditions(engine: Engine, command: str) -> dict[str, Any]:
         "model": engine.name,
         "dtype": str(engine.runner.dtype).removeprefix("torch."),
         "device": str(engine.runner.device),
-        "hardware": _hardware(engine.runner.device),
+        "hardware": hardware(engine.runner.device),
         "cores": os.cpu_count(),
         "threads": torch.get_num_threads(),
         "padded": isinstance(engine.runner, HFRunner) and engine.runner.padding is not None,
@@ -32,8 +32,9 @@ def conditions(engine: Engine, command: str) -> dict[str, Any]:
     }
 
 
-def _hardware(device: torch.device) -> str:
-    if device.type == "cuda":
+def hardware(device: torch.device | None = None) -> str:
+    """The name of a device, of the processor if there is none."""
+    if device is not None and device.type == "cuda":
         return torch.cuda.get_device_name(device)
     described = Path("/proc/cpuinfo")
     lines = described.read_text().splitlines() if described.exists() else []

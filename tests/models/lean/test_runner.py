@@ -18,6 +18,7 @@ from forerun.drafters.self_draft import SelfDraft
 from forerun.errors import UnsupportedModel, UnsupportedOption
 from forerun.models.lean.attention import BLOCK
 from forerun.models.lean.linear import Reordered
+from forerun.models.lean.native.library import SWITCH
 from forerun.models.lean.runner import LeanRunner
 from forerun.models.lean.shape import FAMILIES, lean_applies
 from forerun.models.lean.weights import quantise_int4, quantise_int8
@@ -174,8 +175,11 @@ def in_small_weights(model: Any, weights: str) -> Any:
 
 
 @pytest.mark.parametrize("family", ["llama", "qwen2", "qwen3", "phi3", "gemma3_text", "olmo2"])
-@pytest.mark.parametrize("weights", ["int8", "int4"])
-def test_small_weights_are_the_same_model_on_a_grid(family: str, weights: str) -> None:
+@pytest.mark.parametrize(("weights", "kernels"), [("int8", "off"), ("int4", "off"), ("int4", "avx512")])
+def test_small_weights_are_the_same_model_on_a_grid(
+    family: str, weights: str, kernels: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv(SWITCH, kernels)
     shape = {"intermediate_size": 64}
     ids = text(24)
     expected = own_logits(in_small_weights(tiny_model(family, **shape), weights), ids)
@@ -185,8 +189,13 @@ def test_small_weights_are_the_same_model_on_a_grid(family: str, weights: str) -
         assert off(own_logits(tiny_model(family, **shape), ids), expected) > 0.1
 
 
-@pytest.mark.parametrize("weights", ["bf16", "int8", "int4"])
-def test_greedy_text_in_small_weights_is_the_same_for_every_draft(weights: str) -> None:
+@pytest.mark.parametrize(
+    ("weights", "kernels"), [("bf16", "off"), ("int8", "off"), ("int4", "off"), ("int4", "avx512")]
+)
+def test_greedy_text_in_small_weights_is_the_same_for_every_draft(
+    weights: str, kernels: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv(SWITCH, kernels)
     runner = LeanRunner.from_model(tiny_model("llama", intermediate_size=64), weights)
     wanted = written(runner, "none")
     for kind in ("lookup", "exit", "skip"):

@@ -15,10 +15,10 @@ from torch import Tensor
 
 from ...errors import UnsupportedModel
 from .layers import HeadNorm, Layer, Norm
-from .linear import Linear, Table, make_head, make_linear, make_table
+from .linear import TORCH, Kernels, Linear, Table, make_head, make_linear, make_table
 from .rope import interleaved
 from .shape import Shape
-from .weights import Matrix, dense
+from .weights import Int4Grid, Matrix, dense
 
 
 class Source(ABC):
@@ -91,22 +91,24 @@ class Decoder:
         return self.embedding.nbytes + (0 if self.head is self.embedding else self.head.nbytes)
 
 
-def build(source: Source, shape: Shape, rotary_dim: int, weights: str) -> Decoder:
+def build(source: Source, shape: Shape, rotary_dim: int, weights: str, kernels: Kernels = TORCH) -> Decoder:
     """Empty the source. Raises UnsupportedModel where it lacks a parameter or has one too many."""
     table = source.take("model.embed_tokens.weight")
-    embedding = make_table(table, weights)
+    embedding = make_table(table, weights, kernels)
     order = None if source.pairs_together else row_order(shape, rotary_dim, embedding.device)
-    layers = tuple(layer_of(source, shape, index, order, weights) for index in range(shape.num_layers))
+    layers = tuple(layer_of(source, shape, index, order, weights, kernels) for index in range(shape.num_layers))
     head = embedding.as_head()
     if source.has("lm_head.weight"):
-        head = make_head(source.take("lm_head.weight"), weights)
+        head = make_head(source.take("lm_head.weight"), weights, kernels)
     norm = _norm(source, shape, "model.norm.weight")
     if left := source.left():
         raise UnsupportedModel(f"the lean decoder doesn't know what {left[0]} is for ({len(left)} such parameters)")
     return Decoder(embedding, layers, norm, head)
 
 
-def layer_of(source: Source, shape: Shape, index: int, order: Tensor | None, weights: str) -> Layer:
+def layer_of(
+    source: Source, shape: Shape, index: int, order: Tensor | None, weights: str, kernels: Kernels = TORCH
+) -> Layer:
     """One layer's parameters out of the source. order: of queries, keys and values, see lean_rope."""
     prefix = f"model.layers.{index}."
 
@@ -114,11 +116,15 @@ def layer_of(source: Source, shape: Shape, index: int, order: Tensor | None, wei
         if source.has(f"{prefix}{fused}.weight"):
             names = (fused,)
         matrices = [source.take(f"{prefix}{name}.weight") for name in names]
+        if fused == "mlp.gate_up_proj" and kernels.turns:
+            order = in_turns(
+                sum(len(part.codes if isinstance(part, Int4Grid) else part) for part in matrices), kernels.turns
+            )
         bias = None
         if any(source.has(f"{prefix}{name}.bias") for name in names):
             bias = torch.cat([_vector(source, f"{prefix}{name}.bias") for name in names])
             bias = bias if order is None else bias[order]
-        return make_linear(matrices, weights, bias, order)
+        return make_linear(matrices, weights, bias, order, kernels)
 
     def norm(name: str | None) -> Norm | None:
         return None if name is None else _norm(source, shape, f"{prefix}{name}.weight")
@@ -158,6 +164,11 @@ def row_order(shape: Shape, rotary_dim: int, device: torch.device) -> Tensor:
     count, width = shape.heads + shape.kv_heads, shape.head_dim
     turned = torch.arange(count)[:, None] * width + interleaved(width, rotary_dim)
     return torch.cat([turned.flatten(), torch.arange(count * width, shape.all_heads * width)]).to(device)
+
+
+def in_turns(rows: int, each: int) -> Tensor:
+    """The order of gates and ups in which so many rows of each take turns."""
+    return torch.arange(rows).view(2, -1, each).transpose(0, 1).flatten()
 
 
 def _vector(source: Source, name: str) -> Tensor:

@@ -14,7 +14,7 @@ import torch
 from torch import Tensor
 
 from .attention import Stage
-from .linear import Linear, make_linear
+from .linear import TORCH, Kernels, Linear, make_linear
 from .shape import Shape
 
 
@@ -22,17 +22,17 @@ from .shape import Shape
 class Norm:
     """RMS norm over the last dimension; x / |x| in the place of x * rsqrt(mean(x^2) + eps) takes half the time.
 
-    weight [..., width] is float32.
+    weight [..., width] is float32; it is kept times the root of the width.
     """
 
     def __init__(self, weight: Tensor, eps: float) -> None:
         width = weight.shape[-1]
-        self._weight = weight.float() * width**0.5
+        self.weight: Tensor = weight.float() * width**0.5
         self._root = torch.tensor((eps * width) ** 0.5, device=weight.device)
 
     def __call__(self, x: Tensor, out: Tensor | None = None) -> Tensor:
         length = torch.linalg.vector_norm(x, 2, -1, True).hypot_(self._root)
-        return torch.div(x.mul(self._weight), length, out=out)
+        return torch.div(x.mul(self.weight), length, out=out)
 
 
 @final
@@ -47,6 +47,10 @@ class HeadNorm:
         self._features = weight.numel()
         self._form = weight.shape
         self._norm = Norm(weight, eps)
+
+    @property
+    def weight(self) -> Tensor:
+        return self._norm.weight
 
     def __call__(self, flat: Tensor) -> None:
         own = flat.narrow(1, self._start, self._features).unflatten(1, self._form)
@@ -93,10 +97,11 @@ class Layer:
         else:
             x.add_(y, alpha=self.shape.residual_scale)
 
-    def in_weights(self, weights: str) -> Layer:
+    def in_weights(self, weights: str, kernels: Kernels = TORCH) -> Layer:
         """The same layer with its matrices held otherwise."""
         qkv, out, gate_up, down = (
-            make_linear([own.dense()], weights, own.bias) for own in (self.qkv, self.out, self.gate_up, self.down)
+            make_linear([own.dense()], weights, own.bias, kernels=kernels)
+            for own in (self.qkv, self.out, self.gate_up, self.down)
         )
         return replace(self, qkv=qkv, out=out, gate_up=gate_up, down=down)
 

@@ -8,7 +8,8 @@ rows; many rows run as a dense product of weights unpacked for the call.
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
 from typing import final
 
 import torch
@@ -216,8 +217,28 @@ def _unpack(packed: Tensor) -> Tensor:
     return codes.view(-1, rows)
 
 
+def small_kernel(grid: Int4Grid | Int8Grid, bias: Tensor | None = None) -> Linear:
+    return Int4(grid, bias) if isinstance(grid, Int4Grid) else Int8(grid, bias)
+
+
+@final
+@dataclass(frozen=True, slots=True)
+class Kernels:
+    """How matrices on a grid are held. turns: how many rows of gates and of ups take turns, 0 for all gates first."""
+
+    small: Callable[[Int4Grid | Int8Grid, Tensor | None], Linear] = small_kernel
+    turns: int = 0
+
+
+TORCH = Kernels()
+
+
 def make_linear(
-    parts: Sequence[Matrix], weights: str, bias: Tensor | None = None, order: Tensor | None = None
+    parts: Sequence[Matrix],
+    weights: str,
+    bias: Tensor | None = None,
+    order: Tensor | None = None,
+    kernels: Kernels = TORCH,
 ) -> Linear:
     """One matrix out of several under each other, rows in the given order, held as weights says.
 
@@ -226,13 +247,13 @@ def make_linear(
     if weights == "int4":
         grid = stack_int4(parts)
         _need_cpu(grid.codes.device, weights)
-        return Int4(grid if order is None else grid.take(order), bias)
+        return kernels.small(grid if order is None else grid.take(order), bias)
     weight = torch.cat([dense(part) for part in parts])
     if order is not None:
         weight = weight[order]
     if weights == "int8":
         _need_cpu(weight.device, weights)
-        return Int8(quantise_int8(weight), bias)
+        return kernels.small(quantise_int8(weight), bias)
     return _dense_linear(weight.to(_dtype_of(weights, weight.dtype)), bias)
 
 
@@ -241,17 +262,19 @@ def _dense_linear(weight: Tensor, bias: Tensor | None = None) -> Linear:
     return kernel(weight, bias)
 
 
-def make_head(matrix: Matrix, weights: str) -> Linear:
+def make_head(matrix: Matrix, weights: str, kernels: Kernels = TORCH) -> Linear:
     """The output head. It is held in 8 bits where the layers are in 4: its errors reach the output at first hand."""
-    return make_linear([matrix], "int8" if weights == "int4" else weights)
+    return make_linear([matrix], "int8" if weights == "int4" else weights, kernels=kernels)
 
 
-def make_table(matrix: Matrix, weights: str) -> Table:
+def make_table(matrix: Matrix, weights: str, kernels: Kernels = TORCH) -> Table:
     """The embedding, from which the output head is read too where the two are tied; held like a head."""
     weight = dense(matrix)
     if weights in ("int8", "int4"):
         _need_cpu(weight.device, weights)
-        return Int8(quantise_int8(weight))
+        table = kernels.small(quantise_int8(weight), None)
+        assert isinstance(table, Table), "8-bit kernels can be read by rows"
+        return table
     return Plain(weight.to(_dtype_of(weights, weight.dtype)))
 
 

@@ -53,13 +53,16 @@ class Rotation:
 
     def factors(self, rope: str | None, positions: Tensor, longest: int) -> Tensor:
         """What to multiply heads at these positions by: complex [n, all heads, head_dim / 2]. longest: above them all."""
+        return self.table(rope, longest).index_select(0, positions).index_select(1, self._head_kinds)
+
+    def table(self, rope: str | None, longest: int) -> Tensor:
+        """Complex [at least longest, 3, head_dim / 2]: factors of queries, keys and values by position."""
         table = self._tables.get(rope)
         if table is None or table.shape[0] < longest:
             table = self._tables[rope] = self._table(rope, -(-longest // BLOCK) * BLOCK)
-        return table.index_select(0, positions).index_select(1, self._head_kinds)
+        return table
 
     def _table(self, rope: str | None, length: int) -> Tensor:
-        """Complex [length, 3, head_dim / 2]: factors of queries, keys and values."""
         table = torch.ones(length, 3, self._shape.head_dim // 2, dtype=torch.complex64)
         if rope is not None:
             turns = self._turns(rope, length)

@@ -10,6 +10,7 @@ from __future__ import annotations
 
 import hashlib
 from collections.abc import Sequence
+from functools import partial
 from itertools import pairwise
 from typing import Any, final
 
@@ -27,20 +28,35 @@ from .attention import Stage
 from .build import Decoder, ModelSource, Source, build
 from .joint_store import JointStore
 from .layers import Layer
-from .linear import Linear
+from .linear import TORCH, Kernels, Linear
+from .native.applies import native_kernels
+from .native.library import Library
+from .native.matrix import LANES, Repacked
+from .native.step import NativeStep
+from .native.store import BlockStore
 from .rope import Rotation
 from .shape import Shape, shape_of
 from .weights import check_weights
+
+SMALL = ("int4", "int8")
+
+
+def kernels_of(native: Library | str) -> Kernels:
+    """How matrices are held for these kernels, or for torch's operations where a reason stands in their place."""
+    return Kernels(partial(Repacked, native), LANES) if isinstance(native, Library) else TORCH
 
 
 @final
 class LeanRunner(Runner):
     """weights names how matrices are held, one of weights.WEIGHTS; "" is the model's own type.
 
-    States, keys and values are float32; dtype is that of the rows that matrix products take.
+    States, keys and values are float32; dtype is that of the rows that matrix products take. native: the kernels that the
+    decoder's weights were packed for, or why it runs on torch's operations.
     """
 
-    def __init__(self, shape: Shape, rotation: Rotation, decoder: Decoder, name: str) -> None:
+    def __init__(
+        self, shape: Shape, rotation: Rotation, decoder: Decoder, name: str, native: Library | str = ""
+    ) -> None:
         self.num_layers = shape.num_layers
         self.vocab_size = decoder.embedding.rows
         self.max_length = shape.max_length
@@ -52,6 +68,14 @@ class LeanRunner(Runner):
         self._decoder = decoder
         self._layers: dict[str, tuple[Layer, ...]] = {"": decoder.layers}
         self._heads: dict[str, tuple[Tensor, Linear]] = {}
+        self.native = native
+        if isinstance(native, Library):
+            self.kernels = f"native {native.level}"
+            self.same_bits = True
+        else:
+            self.kernels_reason = native
+        self._kernels = kernels_of(native)
+        self._step = NativeStep(native, shape, rotation, decoder) if isinstance(native, Library) else None
 
     @classmethod
     def from_model(cls, model: Any, weights: str = "", name: str = "") -> LeanRunner:
@@ -70,9 +94,14 @@ class LeanRunner(Runner):
         check_weights(weights)
         shape = shape_of(config)
         rotation = Rotation(config, shape, device)
-        return cls(shape, rotation, build(source, shape, rotation.rotary_dim, weights), name)
+        native = native_kernels(shape, weights, device)
+        return cls(
+            shape, rotation, build(source, shape, rotation.rotary_dim, weights, kernels_of(native)), name, native
+        )
 
     def new_store(self, capacity: int) -> Store:
+        if self._step is not None:
+            return BlockStore(self.num_layers, self._shape.kv_heads, self._shape.head_dim, capacity)
         return JointStore(self.num_layers, self._shape.kv_heads, self._shape.head_dim, capacity)
 
     def check_plan(self, plan: LayerPlan) -> None:
@@ -89,8 +118,15 @@ class LeanRunner(Runner):
 
     def add_weights(self, name: str) -> None:
         check_weights(name)
-        if name not in self._layers:
-            self._layers[name] = tuple(layer.in_weights(name) for layer in self._decoder.layers)
+        if name in self._layers:
+            return
+        if self._step is not None and name not in SMALL:
+            raise UnsupportedOption(
+                f"the native step holds second weights in {' or '.join(SMALL)}, not in {name}; set FORERUN_NATIVE=off for it"
+            )
+        self._layers[name] = tuple(layer.in_weights(name, self._kernels) for layer in self._decoder.layers)
+        if self._step is not None:
+            self._step.hold(name, self._layers[name])
 
     def add_head(self, tokens: Sequence[int]) -> str:
         ids = torch.tensor(sorted(set(tokens)), device=self.device)
@@ -107,8 +143,15 @@ class LeanRunner(Runner):
         heads = [head.nbytes for _, head in self._heads.values()]
         return self._decoder.tables_nbytes + sum(sets) + sum(heads)
 
+    @property
+    def step_nbytes(self) -> int:
+        """Bytes of weights that a whole forward of a few rows reads."""
+        return self._decoder.head.nbytes + sum(layer.nbytes for layer in self._decoder.layers)
+
     @torch.inference_mode()
     def execute(self, requests: Sequence[Request]) -> list[Rows]:
+        if self._step is not None:
+            return self._step.execute(requests, self._heads)
         packed = Packed([request.part for request in requests], requests[0].plan, requests[0].taps)
         ids, positions, wanted = layout(requests, self.device)
         x = self._decoder.embedding.embed(ids)

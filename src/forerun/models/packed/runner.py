@@ -34,10 +34,15 @@ LEAN = "carving needs the lean runner: load a Llama-shaped model by name or path
 class Runner(ABC):
     """A model that answers requests. All requests of one call share a plan and their taps. Threads may share a runner.
 
-    cost: the measured cost of whole forwards, if it was set.
+    cost: the measured cost of whole forwards, if it was set. kernels: whose code computes. kernels_reason: why no faster
+    kernels run, if there are such. same_bits: whether a row gives the same bits whatever rows are computed with it, so that
+    rounding can't change a text.
     """
 
     cost: Cost | None = None
+    kernels: str = "torch"
+    kernels_reason: str = ""
+    same_bits: bool = False
     num_layers: int
     vocab_size: int
     max_length: int | None

@@ -1,0 +1,172 @@
+// The plain C interface that Python calls. Everything it is given stays the caller's.
+#include <sys/mman.h>
+
+#include <new>
+
+#include "forward.h"
+
+using namespace forerun;
+
+namespace {
+
+constexpr int VERSION = 1;  // of the structures in views.h; native/library.py refuses any other
+
+enum Failure { DONE = 0, BAD_TOKEN = 1, NO_MEMORY = 2, BAD_SHAPE = 3 };
+
+struct Job {
+  const Call* call;
+  Workspace* space;
+};
+
+template <int TERMS>
+void forward(void* context, int thread, int threads, Barrier& barrier) {
+  const Job& job = *static_cast<Job*>(context);
+  Forward<TERMS>(*job.call, *job.space, thread, threads, barrier).run();
+}
+
+struct Linear {
+  const Matrix* w;
+  const float* x;
+  float* y;
+  int rows;
+  Workspace* space;
+};
+
+template <int TERMS>
+void linear(void* context, int thread, int threads, Barrier& barrier) {
+  const Linear& job = *static_cast<Linear*>(context);
+  const Matrix& w = *job.w;
+  const Chunks chunks(job.rows, TERMS);
+  const int groups = w.columns / GROUP, blocks = blocks_of(w);
+  auto* a = reinterpret_cast<Group<TERMS>*>(job.space->groups[0].get());
+  for (int r = int(int64_t(job.rows) * thread / threads); r < int(int64_t(job.rows) * (thread + 1) / threads); r++)
+    quantise_row<TERMS>(job.x + size_t(r) * w.columns, r, chunks, groups, a);
+  barrier.wait();
+  product<TERMS>(w, int(int64_t(blocks) * thread / threads), int(int64_t(blocks) * (thread + 1) / threads), w.data, a,
+                 chunks, [&](int b, int r, Floats y) { put(job.y + size_t(r) * w.features, b * LANES, w.features, y); });
+}
+
+struct Reading {
+  const uint8_t* bytes;
+  int64_t count;
+  std::atomic<int> seen;
+};
+
+void read(void* context, int thread, int threads, Barrier&) {
+  Reading& job = *static_cast<Reading*>(context);
+  const int64_t lines = job.count / 64;
+  int64_t i = lines * thread / threads;
+  const int64_t last = lines * (thread + 1) / threads;
+  Bytes a = {}, b = {}, c = {}, d = {};
+  for (const uint8_t* from = job.bytes + 64 * i; i + 4 <= last; i += 4, from += 256)
+    a ^= codes(from), b ^= codes(from + 64), c ^= codes(from + 128), d ^= codes(from + 192);
+  for (; i < last; i++) a ^= codes(job.bytes + 64 * i);
+  job.seen.fetch_xor(sum((Ints)(a ^ b ^ c ^ d)));
+}
+
+// Most rows that threads of a forward are expected to wait briefly for each other with.
+constexpr int FEW = 16;
+
+}  // namespace
+
+#pragma GCC visibility push(default)
+extern "C" {
+
+int forerun_version() { return VERSION; }
+
+// Bits of what this processor has: 1 for AVX2 with FMA, 2 for AVX-512 with VNNI.
+int forerun_processor() {
+  int found = 0;
+#if defined(__x86_64__)
+  __builtin_cpu_init();
+  if (__builtin_cpu_supports("avx2") && __builtin_cpu_supports("fma")) found |= 1;
+  if (__builtin_cpu_supports("avx512f") && __builtin_cpu_supports("avx512bw") && __builtin_cpu_supports("avx512vl") &&
+      __builtin_cpu_supports("avx512dq") && __builtin_cpu_supports("avx512vnni"))
+    found |= 2;
+#endif
+  return found;
+}
+
+Workspace* forerun_workspace() { return new (std::nothrow) Workspace(); }
+void forerun_release(Workspace* space) { delete space; }
+
+// A forward in a workspace that nobody else uses meanwhile.
+int forerun_forward(const Call* call, Workspace* space) {
+  const Model& m = *call->model;
+  if (call->rows < 1 || call->end < 0 || call->end > m.layers || (call->terms != 1 && call->terms != 2)) return BAD_SHAPE;
+  for (int i = 0; i < call->rows; i++)
+    if (call->tokens[i] < 0 || call->tokens[i] >= m.embedding.features) return BAD_TOKEN;
+  try {
+    space->prepare(*call, call->terms == 2 ? sizeof(Group<2>) : sizeof(Group<1>));
+  } catch (const std::bad_alloc&) {
+    return NO_MEMORY;
+  }
+  if (!space->sound()) return BAD_SHAPE;
+  Job job{call, space};
+  pool().run(call->threads, call->rows > FEW, call->terms == 2 ? forward<2> : forward<1>, &job);
+  return DONE;
+}
+
+// y [rows, features] of x [rows, columns].
+int forerun_linear(const Matrix* w, const float* x, int rows, float* y, int terms, int threads) {
+  if (rows < 1 || w->columns % GROUP || (terms != 1 && terms != 2)) return BAD_SHAPE;
+  Workspace space;
+  try {
+    space.groups.push_back(Buffer<uint8_t>(static_cast<uint8_t*>(
+        std::aligned_alloc(64, (size_t(rows) * (w->columns / GROUP) * sizeof(Group<2>) + 63) / 64 * 64))));
+  } catch (const std::bad_alloc&) {
+    return NO_MEMORY;
+  }
+  if (!space.groups[0]) return NO_MEMORY;
+  Linear job{w, x, y, rows, &space};
+  pool().run(threads, true, terms == 2 ? linear<2> : linear<1>, &job);
+  return DONE;
+}
+
+// Ask for large pages where this room lies, before it is first written to: a step reads all weights, page after page.
+void forerun_large_pages(void* room, int64_t count) {
+#if defined(MADV_HUGEPAGE)
+  constexpr uintptr_t PAGE = 2u << 20;
+  const uintptr_t first = (reinterpret_cast<uintptr_t>(room) + PAGE - 1) / PAGE * PAGE;
+  const uintptr_t last = (reinterpret_cast<uintptr_t>(room) + uintptr_t(count)) / PAGE * PAGE;
+  // a wish only: where it isn't granted, pages stay small
+  if (last > first) (void)madvise(reinterpret_cast<void*>(first), last - first, MADV_HUGEPAGE);
+#else
+  (void)room, (void)count;
+#endif
+}
+
+// Reads bytes (a multiple of 64) once, and gives something of them, so that no reading is left out.
+int forerun_read(const uint8_t* bytes, int64_t count, int threads) {
+  Reading job{bytes, count, {}};
+  pool().run(threads, true, read, &job);
+  return job.seen.load();
+}
+
+// out[row]: the first of the largest values of x [rows, columns]; -1 where a value is NaN.
+void forerun_argmax(const float* x, int64_t rows, int64_t columns, int64_t* out) {
+  for (int64_t row = 0; row < rows; row++, x += columns) {
+    Floats best = all(-__builtin_inff());
+    Ints nan = Ints{};
+    int64_t k = 0;
+    for (; k + LANES <= columns; k += LANES) {
+      const Floats some = load(x + k);
+      best = largest(best, some);
+      nan |= some != some;
+    }
+    float most = top(best);
+    bool bad = sum(nan) != 0;
+    for (; k < columns; k++) {
+      most = x[k] > most ? x[k] : most;
+      bad |= x[k] != x[k];
+    }
+    int64_t at = 0;
+    if (!bad)
+      while (at < columns && x[at] != most) at++;
+    out[row] = bad || at == columns ? -1 : at;
+  }
+}
+
+
+}  // extern "C"
+#pragma GCC visibility pop

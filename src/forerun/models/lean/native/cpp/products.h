@@ -1,0 +1,173 @@
+// Products of quantised rows with packed weights. A load of weights serves all rows of a chunk. Integer sums are exact and
+// every float sum runs group by group, so a row's results don't depend on the rows beside it.
+#pragma once
+
+#include "activations.h"
+
+namespace forerun {
+
+constexpr size_t INT4_GROUP = LANES * GROUP / 2 + 4 * LANES;  // codes, then pairs of bfloat16: scale, value of code 8
+constexpr size_t INT8_GROUP = LANES * GROUP;
+
+inline int blocks_of(const Matrix& w) { return (w.features + LANES - 1) / LANES; }
+inline size_t group_bytes(const Matrix& w) { return w.bits == 4 ? INT4_GROUP : INT8_GROUP; }
+inline size_t block_bytes(const Matrix& w) {
+  return size_t(w.columns / GROUP) * group_bytes(w) + (w.bits == 4 ? 0 : 4 * LANES);
+}
+inline const uint8_t* block_of(const Matrix& w, int block) { return w.data + block * block_bytes(w); }
+
+inline void fetch(const uint8_t* from, int bytes) {
+  for (int line = 0; line < bytes; line += 64) __builtin_prefetch(from + line);
+}
+
+// M rows by B blocks, which share the loads of activations. A group is 4 x 64 bytes: each lane 4 columns in the low halves,
+// the columns 16 further in the high ones. Meanwhile `step` bytes a group are fetched from `next` on.
+template <int M, int B, int TERMS>
+void int4_blocks(const uint8_t* w, size_t apart, const Group<TERMS>* a, int groups, const uint8_t* next, int step,
+                 Floats (*y)[B]) {
+  Floats f[B][M];
+  for (int b = 0; b < B; b++)
+    for (int m = 0; m < M; m++) f[b][m] = Floats{};
+  for (int g = 0; g < groups; g++, w += INT4_GROUP, a += M, next += step) {
+    fetch(next, step);
+    Ints hi[B][M], lo[B][M];
+#pragma GCC unroll 8
+    for (int m = 0; m < M; m++)
+#pragma GCC unroll 2
+      for (int b = 0; b < B; b++) {
+        lo[b][m] = all(a[m].zero4);
+        hi[b][m] = TERMS == 2 ? Ints{} : lo[b][m];
+      }
+#pragma GCC unroll 4
+    for (int j = 0; j < 4; j++) {
+      Bytes one[B], two[B];
+#pragma GCC unroll 2
+      for (int b = 0; b < B; b++) {
+        const Bytes both = codes(w + b * apart + 64 * j);
+        one[b] = low_halves(both), two[b] = high_halves(both);
+      }
+#pragma GCC unroll 8
+      for (int m = 0; m < M; m++) {
+#pragma GCC unroll 2
+        for (int b = 0; b < B; b++) hi[b][m] = dot_halves(hi[b][m], one[b], a[m].hi + 4 * j);
+#pragma GCC unroll 2
+        for (int b = 0; b < B; b++) hi[b][m] = dot_halves(hi[b][m], two[b], a[m].hi + 16 + 4 * j);
+        if constexpr (TERMS == 2) {
+#pragma GCC unroll 2
+          for (int b = 0; b < B; b++) lo[b][m] = dot_halves(lo[b][m], one[b], a[m].lo + 4 * j);
+#pragma GCC unroll 2
+          for (int b = 0; b < B; b++) lo[b][m] = dot_halves(lo[b][m], two[b], a[m].lo + 16 + 4 * j);
+        }
+      }
+    }
+#pragma GCC unroll 2
+    for (int b = 0; b < B; b++) {
+      const Ints pair = (Ints)codes(w + b * apart + 256);
+      const Floats scale = (Floats)(pair << 16), middle = (Floats)(pair & int32_t(0xffff0000));
+#pragma GCC unroll 8
+      for (int m = 0; m < M; m++) {
+        const Ints whole = TERMS == 2 ? (hi[b][m] << 8) + lo[b][m] : hi[b][m];
+        const Floats part = floats(whole) * all(a[m].scale);
+        f[b][m] = fma(middle, all(a[m].total), fma(part, scale, f[b][m]));
+      }
+    }
+  }
+  for (int m = 0; m < M; m++)
+    for (int b = 0; b < B; b++) y[m][b] = f[b][m];
+}
+
+// The same of codes + 128: 8 x 64 bytes a group, after the last group 16 scales.
+template <int M, int B, int TERMS>
+void int8_blocks(const uint8_t* w, size_t apart, const Group<TERMS>* a, int groups, const uint8_t* next, int step,
+                 Floats (*y)[B]) {
+  Floats f[B][M];
+  for (int b = 0; b < B; b++)
+    for (int m = 0; m < M; m++) f[b][m] = Floats{};
+  for (int g = 0; g < groups; g++, w += INT8_GROUP, a += M, next += step) {
+    fetch(next, step);
+    Ints hi[B][M], lo[B][M];
+#pragma GCC unroll 8
+    for (int m = 0; m < M; m++)
+#pragma GCC unroll 2
+      for (int b = 0; b < B; b++) {
+        lo[b][m] = all(a[m].zero8);
+        hi[b][m] = TERMS == 2 ? Ints{} : lo[b][m];
+      }
+#pragma GCC unroll 8
+    for (int j = 0; j < 8; j++) {
+      Bytes code[B];
+#pragma GCC unroll 2
+      for (int b = 0; b < B; b++) code[b] = codes(w + b * apart + 64 * j);
+#pragma GCC unroll 8
+      for (int m = 0; m < M; m++) {
+#pragma GCC unroll 2
+        for (int b = 0; b < B; b++) hi[b][m] = dot_bytes(hi[b][m], code[b], a[m].hi + 4 * j);
+        if constexpr (TERMS == 2) {
+#pragma GCC unroll 2
+          for (int b = 0; b < B; b++) lo[b][m] = dot_bytes(lo[b][m], code[b], a[m].lo + 4 * j);
+        }
+      }
+    }
+#pragma GCC unroll 2
+    for (int b = 0; b < B; b++)
+#pragma GCC unroll 8
+      for (int m = 0; m < M; m++) {
+        const Ints whole = TERMS == 2 ? (hi[b][m] << 8) + lo[b][m] : hi[b][m];
+        f[b][m] = fma(floats(whole), all(a[m].scale), f[b][m]);
+      }
+  }
+  for (int m = 0; m < M; m++)
+    for (int b = 0; b < B; b++) y[m][b] = f[b][m] * load(reinterpret_cast<const float*>(w + b * apart));
+}
+
+template <int M, int B, int TERMS, class Take>
+inline void chunk_of_rows(const Matrix& w, int block, int row, const Group<TERMS>* a, const uint8_t* next, int step,
+                          const Take& take) {
+  Floats y[M][B];
+  const size_t apart = block_bytes(w);
+  (w.bits == 4 ? int4_blocks<M, B, TERMS> : int8_blocks<M, B, TERMS>)(block_of(w, block), apart, a, w.columns / GROUP,
+                                                                       next, step, y);
+  for (int b = 0; b < B; b++) {
+    const Floats bias = w.bias ? load(w.bias + (block + b) * LANES) : Floats{};
+    for (int m = 0; m < M; m++) take(block + b, row + m, w.bias ? y[m][b] + bias : y[m][b]);
+  }
+}
+
+template <int B, int TERMS, class Take>
+inline void rows_by_chunks(const Matrix& w, int block, const Group<TERMS>* a, const Chunks& chunks, const uint8_t* next,
+                           const Take& take) {
+  const int groups = w.columns / GROUP;
+  // all chunks together fetch as much as they read
+  const int step = (int(group_bytes(w)) * B / chunks.count + 63) / 64 * 64;
+  for (int c = 0; c < chunks.count; c++, next += size_t(step) * groups) {
+    const int row = chunks.first(c);
+    const Group<TERMS>* own = a + size_t(row) * groups;
+    switch (chunks.size(c)) {
+      case 1: chunk_of_rows<1, B, TERMS>(w, block, row, own, next, step, take); break;
+      case 2: chunk_of_rows<2, B, TERMS>(w, block, row, own, next, step, take); break;
+      case 3: chunk_of_rows<3, B, TERMS>(w, block, row, own, next, step, take); break;
+      case 4: chunk_of_rows<4, B, TERMS>(w, block, row, own, next, step, take); break;
+      case 5: chunk_of_rows<5, B, TERMS>(w, block, row, own, next, step, take); break;
+      case 6: chunk_of_rows<6, B, TERMS>(w, block, row, own, next, step, take); break;
+    }
+  }
+}
+
+// Blocks first..last for all rows: 16 results at a time are given to take(block, row, y). then: what is read after them.
+template <int TERMS, class Take>
+inline void product(const Matrix& w, int first, int last, const uint8_t* then, const Group<TERMS>* a,
+                    const Chunks& chunks, const Take& take) {
+  if (!chunks.count) return;
+  for (int block = first; block < last;) {
+    const bool pair = MOST_BLOCKS == 2 && last - block >= 2;
+    const int after = block + (pair ? 2 : 1);
+    const uint8_t* next = after < last ? block_of(w, after) : then;
+    if (pair)
+      rows_by_chunks<2, TERMS>(w, block, a, chunks, next, take);
+    else
+      rows_by_chunks<1, TERMS>(w, block, a, chunks, next, take);
+    block = after;
+  }
+}
+
+}  // namespace forerun

@@ -1,0 +1,92 @@
+// What is done to single rows: embedding, norms, and turning queries and keys.
+#pragma once
+
+#include <cmath>
+
+#include "products.h"
+
+namespace forerun {
+
+inline size_t padded(size_t n) { return (n + LANES - 1) / LANES * LANES; }
+
+// y at first.. of a row that ends at `end`
+inline void put(float* row, int first, int end, Floats y) {
+  if (first + LANES <= end)
+    store(row + first, y);
+  else
+    std::memcpy(row + first, &y, sizeof(float) * (end - first));
+}
+
+inline void embed_row(const Matrix& table, int token, float scale, float* x) {
+  const int lane = token % LANES, groups = table.columns / GROUP;
+  const uint8_t* block = block_of(table, token / LANES);
+  float own;
+  std::memcpy(&own, block + groups * INT8_GROUP + lane * sizeof(float), sizeof own);
+  for (int k = 0; k < table.columns; k += 4)
+    for (int i = 0; i < 4; i++) x[k + i] = float(int(block[k / 4 * 64 + lane * 4 + i]) - 128) * own * scale;
+}
+
+// RMS norm; weight is times the root of n. n may be any number.
+inline void normalise(const float* x, const float* weight, int n, float eps, float* y) {
+  Floats squares = Floats{};
+  int k = 0;
+  for (; k + LANES <= n; k += LANES) squares = fma(load(x + k), load(x + k), squares);
+  float whole = sum(squares);
+  for (; k < n; k++) whole += x[k] * x[k];
+  const float factor = 1 / std::sqrt(whole + eps * float(n));
+  for (k = 0; k + LANES <= n; k += LANES) store(y + k, load(x + k) * all(factor) * load(weight + k));
+  for (; k < n; k++) y[k] = x[k] * factor * weight[k];
+}
+
+// Where a row stands. path as in Query; entry: the state that it brings along, or null.
+struct Row {
+  const Part* part;
+  const float* entry;
+  const int32_t* path;
+  int position, slot;
+};
+
+inline size_t plane(const Model& m, const Part& p, int layer, int head, int width) {
+  return (size_t(layer) * m.kv_heads + head) * size_t(p.capacity) * width;
+}
+
+inline void norm_heads(const Model& m, const Layer& l, float* flat, float* line) {
+  const int d = m.head_dim, queries = m.heads * d, keys = m.kv_heads * d;
+  if (!l.query_norm) return;
+  if (!l.norm_each_head) {
+    normalise(flat, l.query_norm, queries, m.eps, flat);
+    normalise(flat + queries, l.key_norm, keys, m.eps, flat + queries);
+    return;
+  }
+  for (int head = 0; head < m.heads + m.kv_heads; head++) {
+    const float* weight = head < m.heads ? l.query_norm + head * d : l.key_norm + (head - m.heads) * d;
+    normalise(flat + head * d, weight, d, m.eps, line);
+    std::memcpy(flat + head * d, line, sizeof(float) * d);
+  }
+}
+
+// A row's queries, keys and values: normed and turned in place, keys and values into their slots.
+inline void turn_heads(const Model& m, const Layer& l, const float* turns, const Row& row, int layer, float* flat,
+                       float* line) {
+  const int d = m.head_dim;
+  norm_heads(m, l, flat, line);
+  for (int head = 0; head < m.heads + m.kv_heads; head++) {
+    const float* turn = turns + (size_t(row.position) * 3 + (head < m.heads ? 0 : 1)) * d;
+    float* x = flat + head * d;
+    for (int k = 0; k < d; k += 2) {
+      const float a = x[k], b = x[k + 1];
+      x[k] = a * turn[k] - b * turn[k + 1];
+      x[k + 1] = b * turn[k] + a * turn[k + 1];
+    }
+  }
+  const Part& p = *row.part;
+  const int wide = int(padded(d));
+  for (int head = 0; head < m.kv_heads; head++) {
+    const float *key = flat + (m.heads + head) * d, *value = key + m.kv_heads * d;
+    float* keys = p.keys + plane(m, p, layer, head, d) + size_t(row.slot / LANES) * LANES * d + row.slot % LANES;
+    for (int k = 0; k < d; k++) keys[k * LANES] = key[k];
+    std::memcpy(p.values + plane(m, p, layer, head, wide) + size_t(row.slot) * wide, value, sizeof(float) * d);
+  }
+}
+
+}  // namespace forerun

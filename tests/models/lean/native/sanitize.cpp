@@ -1,0 +1,172 @@
+// A random tiny model through every part of the native step, for sanitizers: chains, trees, two sequences at once, resumed
+// rows, taps, windows, restricted heads, one and three threads. A row's logits must be the same in all of them.
+#include <cstdio>
+#include <cstdlib>
+#include <cstring>
+#include <vector>
+
+#include "views.h"
+
+using namespace forerun;
+
+extern "C" {
+struct Space;
+Space* forerun_workspace();
+void forerun_release(Space*);
+int forerun_forward(const Call*, Space*);
+int forerun_linear(const Matrix*, const float*, int, float*, int, int);
+void forerun_argmax(const float*, int64_t, int64_t, int64_t*);
+}
+
+namespace {
+
+constexpr int LAYERS = 3, WIDTH = 32, HEADS = 4, KV = 2, DIM = 24, MLP = 64, VOCAB = 50, CAPACITY = 192;
+constexpr int ALL = (HEADS + 2 * KV) * DIM;
+
+struct alignas(64) Line {
+  uint8_t bytes[64];
+};
+
+std::vector<std::vector<Line>> memory;
+std::vector<std::vector<float>> vectors;
+
+float uniform() { return float(std::rand()) / float(RAND_MAX) - 0.5f; }
+
+const float* vector(size_t n) {
+  vectors.emplace_back(n);
+  for (float& x : vectors.back()) x = 1 + uniform();
+  return vectors.back().data();
+}
+
+Matrix matrix(int features, int columns, int bits, bool bias = false) {
+  const size_t blocks = (features + 15) / 16, groups = columns / GROUP;
+  const size_t each = bits == 4 ? groups * 320 : groups * 512 + 64;
+  memory.emplace_back(blocks * each / 64);
+  auto* data = memory.back()[0].bytes;
+  for (size_t i = 0; i < blocks * each; i++) data[i] = uint8_t(std::rand());
+  for (size_t b = 0; b < blocks; b++) {
+    if (bits == 8)
+      for (int i = 0; i < 16; i++) {
+        const float scale = 0.01f * (1 + uniform());
+        std::memcpy(data + b * each + groups * 512 + i * 4, &scale, 4);
+      }
+    for (size_t g = 0; bits == 4 && g < groups; g++)
+      for (int i = 0; i < 32; i++) {
+        const float x = 0.05f * uniform();
+        std::memcpy(data + b * each + g * 320 + 256 + 2 * i, reinterpret_cast<const uint8_t*>(&x) + 2, 2);
+      }
+  }
+  return {data, bias ? vector(blocks * 16) : nullptr, features, columns, bits, 0};
+}
+
+struct Text {
+  std::vector<float> keys = std::vector<float>(size_t(LAYERS) * KV * CAPACITY * DIM);
+  std::vector<float> values = std::vector<float>(size_t(LAYERS) * KV * CAPACITY * 32);
+  std::vector<int32_t> depths;
+  std::vector<uint8_t> ancestors;
+
+  Part part(int committed, std::vector<int32_t> parents, int resumed = 0, const float* entry = nullptr) {
+    const int n = int(parents.size());
+    depths.assign(n, 0), ancestors.assign(size_t(n) * n, 0);
+    for (int row = 0; row < n; row++) {
+      const int parent = parents[row];
+      if (parent >= 0) {
+        depths[row] = depths[parent] + 1;
+        std::memcpy(&ancestors[size_t(row) * n], &ancestors[size_t(parent) * n], n);
+      }
+      ancestors[size_t(row) * n + row] = 1;
+    }
+    bool chain = true;
+    for (int row = 0; row < n; row++) chain = chain && parents[row] == row - 1;
+    return {keys.data(), values.data(), depths.data(), chain ? nullptr : ancestors.data(), entry, CAPACITY, committed, 0, n,
+            resumed, resumed ? 1 : 0, 0};
+  }
+};
+
+std::vector<int32_t> chain(int n) {
+  std::vector<int32_t> parents(n);
+  for (int i = 0; i < n; i++) parents[i] = i - 1;
+  return parents;
+}
+
+struct Run {
+  const Model& model;
+  const float* const* turns;
+  Space* space;
+  int threads, terms;
+  std::vector<float> states;  // what layer 1 was given
+
+  std::vector<float> operator()(std::vector<Part> parts, const std::vector<int32_t>& tokens, const Matrix& head,
+                                const int64_t* ids = nullptr) {
+    const int rows = int(tokens.size());
+    std::vector<int32_t> wanted = chain(rows);
+    for (int32_t& row : wanted) row++;
+    std::vector<float> logits(size_t(rows) * VOCAB), hidden(size_t(rows) * WIDTH), tap(size_t(rows) * WIDTH);
+    const uint8_t skips[LAYERS] = {};
+    const int32_t taps[] = {1};
+    float* tapped[] = {tap.data()};
+    const Call call{&model, parts.data(), tokens.data(), skips, skips, wanted.data(), taps, tapped, turns, &head, ids,
+                    logits.data(), hidden.data(), int32_t(parts.size()), rows, LAYERS, rows, 1, terms, threads, 0};
+    if (int failure = forerun_forward(&call, space)) std::printf("refused: %d\n", failure), std::exit(1);
+    states = tap;
+    return logits;
+  }
+};
+
+void same(const char* what, const std::vector<float>& a, size_t row, const std::vector<float>& b, size_t other) {
+  if (std::memcmp(&a[row * VOCAB], &b[other * VOCAB], sizeof(float) * VOCAB)) std::printf("other bits: %s\n", what), std::exit(1);
+}
+
+void check(const Model& model, const float* const* turns, int threads, int terms) {
+  Space* space = forerun_workspace();
+  Run run{model, turns, space, threads, terms, {}};
+  const std::vector<int32_t> prefix(70, 7), path = {3, 4, 5, 6, 8};
+  const Matrix& head = model.embedding;
+  Text plain, tree, neighbour, resuming;
+  for (Text* text : {&plain, &tree, &resuming}) run({text->part(0, chain(70))}, prefix, head);
+  std::vector<float> wanted;
+  for (int i = 0; i < 5; i++) {
+    const auto row = run({plain.part(70 + i, chain(1))}, {path[i]}, head);
+    wanted.insert(wanted.end(), row.begin(), row.end());
+  }
+  const auto rows = run({neighbour.part(0, chain(9)), tree.part(70, {-1, -1, 1, 0, 2, 2, 5, 6})},
+                        {1, 1, 1, 1, 1, 1, 1, 1, 1, 9, 3, 4, 2, 11, 5, 6, 8}, head);
+  const int nodes[] = {1, 2, 5, 6, 7};
+  for (int i = 0; i < 5; i++) same("a tree's path", rows, 9 + nodes[i], wanted, i);
+  auto again = run({resuming.part(70, chain(5))}, path, head);
+  for (int i = 0; i < 5; i++) same("a chain", again, i, wanted, i);
+  const std::vector<float> entry = run.states;
+  again = run({resuming.part(70, chain(5), 2, entry.data()), neighbour.part(9, chain(3))}, {3, 4, 5, 6, 8, 1, 2, 3}, head);
+  for (int i = 0; i < 5; i++) same("resumed rows", again, i, wanted, i);
+  const Matrix some = matrix(3, WIDTH, 8);
+  const int64_t ids[] = {0, 17, 49};
+  run({resuming.part(70, chain(5))}, path, some, ids);
+  forerun_release(space);
+}
+
+}  // namespace
+
+int main() {
+  std::srand(1);
+  std::vector<Layer> layers;
+  for (int i = 0; i < LAYERS; i++) {
+    Layer l{matrix(ALL, WIDTH, 4, true), matrix(WIDTH, HEADS * DIM, 4), matrix(2 * MLP, WIDTH, i ? 4 : 8), matrix(WIDTH, MLP, 4),
+            vector(WIDTH), i == 1 ? vector(WIDTH) : nullptr, vector(WIDTH), i == 2 ? vector(WIDTH) : nullptr,
+            vector(HEADS * DIM), vector(KV * DIM), i != 1, i == 2 ? 20 : 0, 0, 0};
+    layers.push_back(l);
+  }
+  std::vector<float> turn(size_t(256) * 3 * DIM);
+  for (float& x : turn) x = uniform();
+  const float* turns[] = {turn.data()};
+  for (int activation = 0; activation < 2; activation++) {
+    const Model model{LAYERS, WIDTH, HEADS, KV, DIM, MLP, VOCAB, activation, 1e-5f, 1.f, 0.5f, 2.f, matrix(VOCAB, WIDTH, 8), vector(WIDTH),
+                      layers.data()};
+    for (int threads : {1, 3})
+      for (int terms : {1, 2}) check(model, turns, threads, terms);
+  }
+  std::vector<float> x(3 * WIDTH, 0.5f), y(3 * ALL);
+  if (forerun_linear(&layers[0].qkv, x.data(), 3, y.data(), 2, 3)) return 1;
+  int64_t best[3];
+  forerun_argmax(y.data(), 3, ALL, best);
+  std::puts("native step: nothing found");
+}
