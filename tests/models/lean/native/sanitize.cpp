@@ -15,7 +15,6 @@ Space* forerun_workspace();
 void forerun_release(Space*);
 int forerun_forward(const Call*, Space*);
 int forerun_linear(const Matrix*, const float*, int, float*, int, int);
-void forerun_argmax(const float*, int64_t, int64_t, int64_t*);
 }
 
 namespace {
@@ -166,7 +165,5 @@ int main() {
   }
   std::vector<float> x(3 * WIDTH, 0.5f), y(3 * ALL);
   if (forerun_linear(&layers[0].qkv, x.data(), 3, y.data(), 2, 3)) return 1;
-  int64_t best[3];
-  forerun_argmax(y.data(), 3, ALL, best);
   std::puts("native step: nothing found");
 }

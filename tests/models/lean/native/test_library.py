@@ -5,13 +5,12 @@ from __future__ import annotations
 from pathlib import Path
 
 import pytest
-import torch
 
 from forerun.errors import UnsupportedOption
 from forerun.models.lean.native import library
 from forerun.models.lean.native.library import FAST, LEVELS, SWITCH, Library, check, choose, load, processor_levels
 
-from .kernels import kernels, needs_kernels
+from .kernels import needs_kernels
 
 
 def level_of(choice: Library | str) -> str:
@@ -69,18 +68,3 @@ def test_what_native_code_refuses_is_raised_in_words() -> None:
         check(1)
     with pytest.raises(ValueError, match="status 77"):
         check(77)
-
-
-@needs_kernels
-@pytest.mark.parametrize("level", LEVELS)
-def test_argmax_is_the_first_of_the_largest(level: str) -> None:
-    if level not in processor_levels():
-        pytest.skip(f"no {level} here")
-    x = torch.randn(5, 83)
-    x[1, [80, 3]] = 9.0
-    x[2] = -torch.inf
-    x[3, 82] = torch.inf
-    x[4, 11] = torch.nan
-    out = torch.empty(5, dtype=torch.long)
-    kernels(level).functions.forerun_argmax(x.data_ptr(), 5, 83, out.data_ptr())
-    assert out.tolist() == [int(x[0].argmax()), 3, 0, 82, -1]

@@ -78,8 +78,6 @@ def declare(functions: ctypes.CDLL) -> None:
     functions.forerun_large_pages.argtypes = [c_void_p, c_int64]
     functions.forerun_large_pages.restype = None
     functions.forerun_read.argtypes = [c_void_p, c_int64, c_int]
-    functions.forerun_argmax.argtypes = [c_void_p, c_int64, c_int64, c_void_p]
-    functions.forerun_argmax.restype = None
 
 
 def choose(environment: Mapping[str, str] | None = None) -> Library | str:

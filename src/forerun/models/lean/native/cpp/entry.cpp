@@ -143,30 +143,5 @@ int forerun_read(const uint8_t* bytes, int64_t count, int threads) {
   return job.seen.load();
 }
 
-// out[row]: the first of the largest values of x [rows, columns]; -1 where a value is NaN.
-void forerun_argmax(const float* x, int64_t rows, int64_t columns, int64_t* out) {
-  for (int64_t row = 0; row < rows; row++, x += columns) {
-    Floats best = all(-__builtin_inff());
-    Ints nan = Ints{};
-    int64_t k = 0;
-    for (; k + LANES <= columns; k += LANES) {
-      const Floats some = load(x + k);
-      best = largest(best, some);
-      nan |= some != some;
-    }
-    float most = top(best);
-    bool bad = sum(nan) != 0;
-    for (; k < columns; k++) {
-      most = x[k] > most ? x[k] : most;
-      bad |= x[k] != x[k];
-    }
-    int64_t at = 0;
-    if (!bad)
-      while (at < columns && x[at] != most) at++;
-    out[row] = bad || at == columns ? -1 : at;
-  }
-}
-
-
 }  // extern "C"
 #pragma GCC visibility pop
