@@ -1,6 +1,6 @@
 """Plain decoding with the native step and with torch's operations, whole commands in turn, each in a fresh process.
 
-Run: python benchmarks/native/decoding.py smollm2 OUT.json. Tokens a second are counted after the first token, the loop included.
+Run: python benchmarks/native/decoding.py smollm2 OUT.json. Tokens a second count from the first token on, the loop included.
 """
 
 from __future__ import annotations
