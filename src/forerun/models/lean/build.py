@@ -14,6 +14,7 @@ import torch
 from torch import Tensor
 
 from ...errors import UnsupportedModel
+from .fusion import Fusion
 from .layers import HeadNorm, Layer, Norm
 from .linear import TORCH, Kernels, Linear, Table, make_head, make_linear, make_table
 from .rope import interleaved
@@ -79,12 +80,16 @@ class ModelSource(Source):
 @final
 @dataclass(frozen=True, slots=True, eq=False)
 class Decoder:
-    """What is held of a model. Where head and embedding are tied, head is the embedding itself, or its copy as_head."""
+    """What is held of a model. Where head and embedding are tied, head is the embedding itself, or its copy as_head.
+
+    fusion: how rows begin that read another model's states; None where they begin as the embedding.
+    """
 
     embedding: Table
     layers: tuple[Layer, ...]
     final_norm: Norm
     head: Linear
+    fusion: Fusion | None = None
 
     @property
     def tables_nbytes(self) -> int:

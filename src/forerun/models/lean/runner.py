@@ -137,6 +137,19 @@ class LeanRunner(Runner):
         return name
 
     @property
+    def decoder(self) -> Decoder:
+        """What it runs: decoders that read its states share its embedding and its head."""
+        return self._decoder
+
+    @property
+    def logit_scale(self) -> float:
+        return self._shape.logit_scale
+
+    def restricted(self, name: str) -> tuple[Tensor, Linear]:
+        """The tokens of one of add_head's heads, and their rows of the head."""
+        return self._heads[name]
+
+    @property
     def nbytes(self) -> int:
         """Memory that all matrices take."""
         sets = [layer.nbytes for layers in self._layers.values() for layer in layers]

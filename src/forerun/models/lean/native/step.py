@@ -73,6 +73,9 @@ class NativeStep:
         )
         model.vocab = decoder.embedding.rows
         matrix(decoder.head, shape.width, model.vocab)
+        if fusion := decoder.fusion:
+            model.fuse = matrix(fusion.product, shape.width * (1 + fusion.with_tokens), shape.width)
+            model.state_norm = _vector(fusion.norm, shape.width)
         self._models[weights] = model, layers
 
     def _layer(self, layer: Layer) -> LayerView:
@@ -96,7 +99,7 @@ class NativeStep:
         return view
 
     def execute(self, requests: Sequence[Request], heads: dict[str, tuple[Tensor, Linear]]) -> list[Rows]:
-        """What LeanRunner.execute gives. heads: the restricted ones that plans may name."""
+        """What LeanRunner.execute gives. heads: the restricted ones, by the names that plans give."""
         plan = requests[0].plan
         packed = Packed([request.part for request in requests], plan, requests[0].taps)
         taps = sorted(packed.taps)
@@ -104,7 +107,7 @@ class NativeStep:
         tokens = (ctypes.c_int32 * rows)(*(token for request in requests for token in request.tokens))
         wanted = _wanted(requests)
         model, _ = self._models[plan.weights]
-        ids, head = heads[plan.head] if plan.head else (None, self._decoder.head)
+        ids, head = heads.get(plan.head, (None, self._decoder.head))
         logits = torch.empty(len(wanted), model.vocab)
         hidden = torch.empty(len(wanted), width)
         packed.hidden.update((layer, torch.empty(rows, width)) for layer in taps)

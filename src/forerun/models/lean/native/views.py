@@ -39,6 +39,8 @@ class ModelView(ctypes.Structure):
         ("embedding", MatrixView),
         ("final_norm", c_void_p),
         ("layer", ctypes.POINTER(LayerView)),
+        ("fuse", MatrixView),
+        ("state_norm", c_void_p),
     ]
 
 

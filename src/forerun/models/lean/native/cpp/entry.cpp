@@ -9,7 +9,7 @@ using namespace forerun;
 
 namespace {
 
-constexpr int VERSION = 1;  // of the structures in views.h; native/library.py refuses any other
+constexpr int VERSION = 2;  // of the structures in views.h; native/library.py refuses any other
 
 enum Failure { DONE = 0, BAD_TOKEN = 1, NO_MEMORY = 2, BAD_SHAPE = 3 };
 
@@ -101,7 +101,7 @@ int forerun_forward(const Call* call, Workspace* space) {
   } catch (const std::bad_alloc&) {
     return NO_MEMORY;
   }
-  if (!space->sound()) return BAD_SHAPE;
+  if (!space->sound(*call)) return BAD_SHAPE;
   Job job{call, space};
   pool().run(call->threads, call->rows > FEW, call->terms == 2 ? forward<2> : forward<1>, &job);
   return DONE;

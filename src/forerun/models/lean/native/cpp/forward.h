@@ -37,14 +37,34 @@ class Forward {
   const uint8_t* own_part(const Matrix& w) const { return block_of(w, from(blocks_of(w))); }
 
   void begin() {
-    for (int r = from(c_.rows); r < to(c_.rows); r++) {
-      embed_row(m_.embedding, c_.tokens[r], m_.embedding_scale, state(r));
-      if (const float* entry = s_.rows[r].entry) std::memcpy(state(r), entry, sizeof(float) * m_.width);
-    }
+    m_.fuse.data ? fuse() : embed();
     if (c_.ids)
       for (size_t i = size_t(m_.vocab) * from(c_.num_wanted), end = size_t(m_.vocab) * to(c_.num_wanted); i < end; i++)
         c_.logits[i] = -__builtin_inff();
     barrier_.wait();
+  }
+
+  void embed() {
+    for (int r = from(c_.rows); r < to(c_.rows); r++) {
+      embed_row(m_.embedding, c_.tokens[r], m_.embedding_scale, state(r));
+      if (const float* entry = s_.rows[r].entry) std::memcpy(state(r), entry, sizeof(float) * m_.width);
+    }
+  }
+
+  void fuse() {
+    const Matrix& w = m_.fuse;
+    const Chunks chunks(c_.rows, TERMS);
+    const Group<TERMS>* in = prepare(c_.rows, [&](int first, int last, Group<TERMS>* out) {
+      float* line = s_.line(t_);
+      for (int r = first; r < last; r++) {
+        normalise(s_.rows[r].entry, m_.state_norm, m_.width, m_.eps, line);
+        if (w.columns > m_.width) embed_row(m_.embedding, c_.tokens[r], 1, line + m_.width);
+        quantise_row<TERMS>(line, r, chunks, w.columns / GROUP, out);
+      }
+    });
+    const int blocks = blocks_of(w);
+    product<TERMS>(w, from(blocks), to(blocks), own_part(m_.layer[0].qkv), in, chunks,
+                   [&](int b, int r, Floats y) { store(state(r) + b * LANES, y); });
   }
 
   // Taps after the last layer that runs are all what it gave.

@@ -22,12 +22,16 @@ struct Layer {
   int32_t norm_each_head, window, rope, unused;  // window 0: none
 };
 
+// fuse: of a decoder that reads another model's states, null elsewhere: all its rows bring an entry, and begin as the product
+// with that, normed by state_norm, and after it the token's embedding where fuse is twice as wide as the model.
 struct Model {
   int32_t layers, width, heads, kv_heads, head_dim, mlp, vocab, activation;  // activation 0: silu, 1: gelu by tanh
   float eps, embedding_scale, residual_scale, logit_scale;
   Matrix embedding;
   const float* final_norm;
   const Layer* layer;
+  Matrix fuse;
+  const float* state_norm;
 };
 
 // n rows of one sequence after `committed` slots and `first` scratch slots. depths: of all scratch rows. ancestors

@@ -23,9 +23,10 @@ void Workspace::prepare(const Call& call, size_t group_size) {
   reserve(call, longest, group_size);
 }
 
-bool Workspace::sound() const {
+bool Workspace::sound(const Call& call) const {
   size_t path = 0;
   for (const Row& row : rows) {
+    if (call.model->fuse.data && !row.entry) return false;
     if (row.slot < 0 || row.slot >= row.part->capacity || row.position < row.part->committed) return false;
     const size_t seen = size_t(row.position - row.part->committed) + 1;
     if (row.path ? paths_[path++].size() != seen : row.position != row.slot) return false;
@@ -36,7 +37,7 @@ bool Workspace::sound() const {
 void Workspace::reserve(const Call& call, size_t longest, size_t group_size) {
   const Model& m = *call.model;
   const size_t inner = size_t(m.heads) * m.head_dim, all = inner + 2 * size_t(m.kv_heads) * m.head_dim;
-  const size_t widest = std::max({size_t(m.width), inner, size_t(m.mlp)});
+  const size_t widest = std::max({size_t(m.width), inner, size_t(m.mlp), size_t(m.fuse.columns)});
   const std::vector<size_t> wanted = {size_t(call.rows),
                                       size_t(m.width),
                                       all,
@@ -60,7 +61,7 @@ void Workspace::reserve(const Call& call, size_t longest, size_t group_size) {
   // one thread alone takes all rows as its own
   if (reserved_[6] >= 1) groups[2] = buffer<uint8_t>(count * reserved_[3] / GROUP * reserved_[4]);
   for (size_t i = 0; i < reserved_[6]; i++)
-    threads_.push_back({buffer<float>(TOGETHER * scores_stride), buffer<float>(padded(std::max(width, flat_width))),
+    threads_.push_back({buffer<float>(TOGETHER * scores_stride), buffer<float>(padded(std::max({width, flat_width, reserved_[3]}))),
                         buffer<float>(count * 4 * LANES)});
 }
 

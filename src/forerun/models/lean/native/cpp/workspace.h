@@ -40,8 +40,8 @@ class Workspace {
   size_t scores_stride = 0;
 
   void prepare(const Call& call, size_t group_size);
-  // Whether the rows' slots and paths are within what their parts hold.
-  bool sound() const;
+  // Whether the rows' slots and paths are within what their parts hold, and they bring the states that the model reads.
+  bool sound(const Call& call) const;
   const Live& live_in(int layer) const { return std::prev(live_.upper_bound(layer))->second; }
   float* scores(int thread) { return threads_[thread].scores.get(); }
   float* line(int thread) { return threads_[thread].line.get(); }
