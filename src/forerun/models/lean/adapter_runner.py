@@ -112,7 +112,6 @@ class AdapterRunner(Runner):
         if plan != FULL:
             raise UnsupportedModel("an exit adapter runs whole; it has no plans")
 
-    @torch.inference_mode()
     def execute(self, requests: Sequence[Request]) -> list[Rows]:
         for request in requests:
             check_states(request.part, self._shape.width)
@@ -120,6 +119,10 @@ class AdapterRunner(Runner):
             for request in requests:
                 request.part.entry = request.part.states
             return self._step.execute(requests, self._heads)
+        return self._execute(requests)
+
+    @torch.inference_mode()
+    def _execute(self, requests: Sequence[Request]) -> list[Rows]:
         packed = Packed([request.part for request in requests], FULL, requests[0].taps)
         ids, positions, wanted = layout(requests, self.device)
         x = self._fusion(torch.cat([part.states for part in packed.parts if part.states is not None]), ids, self.embed)
