@@ -72,8 +72,8 @@ def test_texts_are_plain_texts(
     needed = {"draft_model": {"model": str(draft)}, "exit_adapter": {"adapter": str(adapters.get(method))}}
     options = {**METHODS[method], **needed.get(drafter, {})}
     engine = plain.using(drafter, "fixed", drafter_options=options, policy_options={"k": 3})
-    assert all(runner.kernels.startswith("native") for runner in engine._runners())
-    assert drafter != "exit_adapter" or isinstance(engine._runners()[-1], AdapterRunner)
+    assert all(runner.kernels.startswith("native") for runner in engine.runners)
+    assert drafter != "exit_adapter" or isinstance(engine.runners[-1], AdapterRunner)
     check_text(plain, engine)
     check_seeds(engine)
 

@@ -195,16 +195,18 @@ class Engine:
         numbers only, forget is to be told. Raises UnsupportedModel where a changed model can't be run exactly.
         """
         keeps = not all(pool.empty for pool in self._pools)
-        for runner in self._runners():
+        for runner in self.runners:
             follow(runner, thoroughly=keeps)
         check_text_is_not_random(self.runner)
 
     @property
     def outdated(self) -> bool:
         """Whether a model object is another than the one that was loaded, apart from the values of its parameters."""
-        return any(isinstance(runner, HFRunner) and runner.watch.changed() for runner in self._runners())
+        return any(isinstance(runner, HFRunner) and runner.watch.changed() for runner in self.runners)
 
-    def _runners(self) -> list[Runner]:
+    @property
+    def runners(self) -> list[Runner]:
+        """The target's, then those of drafters that were opened for it."""
         return list(dict.fromkeys(pool.runner for pool in self._pools))
 
     def _padding(self) -> Padding:
