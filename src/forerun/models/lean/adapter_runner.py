@@ -122,6 +122,9 @@ class _Weights(Source):
             raise InvalidModelFile(f"the exit adapter lacks the weight {name}")
         return self._weights.pop(name).to(self._base.device, self._base.dtype)
 
+    def dtypes(self) -> frozenset[torch.dtype]:
+        return frozenset({self._base.dtype})
+
     def left(self) -> list[str]:
         return sorted(self._weights)
 
