@@ -1,7 +1,6 @@
 """Float matrices in the order in which native products read them: blocks of 16 rows, column by column.
 
-float32: a column of a block is 16 numbers. bfloat16: two columns are 16 pairs of numbers, and where their number is odd, zeros
-fill it up.
+float32: a column of a block is 16 numbers. bfloat16: two columns are 16 pairs of numbers; an odd one is paired with zeros.
 """
 
 from __future__ import annotations
