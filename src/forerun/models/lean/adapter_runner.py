@@ -35,10 +35,7 @@ from .native.store import BlockStore
 from .rope import Rotation
 from .runner import LeanRunner, kernels_of
 from .shape import Shape, shape_of
-from .weights import GROUP, check_weights
-
-# what weights are called that keep the base's type
-FORMS = {torch.bfloat16: "bf16", torch.float32: "float32"}
+from .weights import check_weights
 
 
 @final
@@ -59,7 +56,7 @@ class AdapterRunner(Runner):
         self._base, self._head = base, head
         self._shape = shape_of(config)
         self._rotation = Rotation(config, self._shape, self.device)
-        native = native_adapter(adapter.shape, self._shape, base, weights)
+        native = native_adapter(self._shape, base, weights)
         kernels = kernels_of(native)
         source = _Weights(adapter.weights, base)
         order = row_order(self._shape, self._rotation.rotary_dim, self.device)
@@ -137,13 +134,11 @@ class AdapterRunner(Runner):
         return gather(hidden, self._base.head(hidden, self._head), packed, requests)
 
 
-def native_adapter(adapter: AdapterShape, shape: Shape, base: Runner, weights: str) -> Library | str:
+def native_adapter(shape: Shape, base: Runner, weights: str) -> Library | str:
     """The kernels for an adapter of this base, or the reason why it runs on torch's operations."""
     if not isinstance(base, LeanRunner) or not isinstance(base.native, Library):
         return "its base runs on torch's operations"
-    if adapter.intermediate_size % GROUP:
-        return f"its inner width {adapter.intermediate_size} is not a multiple of {GROUP}"
-    found = native_kernels(shape, weights or FORMS.get(base.dtype, ""), base.device)
+    found = native_kernels(shape, weights, frozenset({base.dtype}), base.device)
     # whatever the environment says by now
     return base.native if isinstance(found, Library) else found
 
@@ -171,6 +166,9 @@ class _Weights(Source):
         if name not in self._weights:
             raise InvalidModelFile(f"the exit adapter lacks the weight {name}")
         return self._weights.pop(name).to(self._base.device, self._base.dtype)
+
+    def dtypes(self) -> frozenset[torch.dtype]:
+        return frozenset({self._base.dtype})
 
     def left(self) -> list[str]:
         return sorted(self._weights)

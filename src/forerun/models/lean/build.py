@@ -41,6 +41,10 @@ class Source(ABC):
         """A parameter, which the source forgets. Raises UnsupportedModel where there is none."""
 
     @abstractmethod
+    def dtypes(self) -> frozenset[torch.dtype]:
+        """The types of its matrices' floats."""
+
+    @abstractmethod
     def left(self) -> list[str]:
         """The names that were not taken."""
 
@@ -72,6 +76,9 @@ class ModelSource(Source):
         tensor = parameter.detach()
         parameter.data = tensor.new_empty(0)
         return tensor
+
+    def dtypes(self) -> frozenset[torch.dtype]:
+        return frozenset(parameter.dtype for parameter in self._parameters.values() if parameter.ndim == 2)
 
     def left(self) -> list[str]:
         return sorted(self._parameters)

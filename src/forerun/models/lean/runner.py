@@ -30,6 +30,7 @@ from .joint_store import JointStore
 from .layers import Layer
 from .linear import TORCH, Kernels, Linear
 from .native.applies import native_kernels
+from .native.dense import Dense
 from .native.library import Library
 from .native.matrix import LANES, Repacked
 from .native.step import NativeStep
@@ -38,12 +39,12 @@ from .rope import Rotation
 from .shape import Shape, shape_of
 from .weights import check_weights
 
-SMALL = ("int4", "int8")
-
 
 def kernels_of(native: Library | str) -> Kernels:
     """How matrices are held for these kernels, or for torch's operations where a reason stands in their place."""
-    return Kernels(partial(Repacked, native), LANES) if isinstance(native, Library) else TORCH
+    if not isinstance(native, Library):
+        return TORCH
+    return Kernels(partial(Repacked, native), partial(Dense, native), partial(Dense, native), LANES)
 
 
 @final
@@ -94,7 +95,7 @@ class LeanRunner(Runner):
         check_weights(weights)
         shape = shape_of(config)
         rotation = Rotation(config, shape, device)
-        native = native_kernels(shape, weights, device)
+        native = native_kernels(shape, weights, source.dtypes(), device)
         return cls(
             shape, rotation, build(source, shape, rotation.rotary_dim, weights, kernels_of(native)), name, native
         )
@@ -120,10 +121,6 @@ class LeanRunner(Runner):
         check_weights(name)
         if name in self._layers:
             return
-        if self._step is not None and name not in SMALL:
-            raise UnsupportedOption(
-                f"the native step holds second weights in {' or '.join(SMALL)}, not in {name}; set FORERUN_NATIVE=off for it"
-            )
         self._layers[name] = tuple(layer.in_weights(name, self._kernels) for layer in self._decoder.layers)
         if self._step is not None:
             self._step.hold(name, self._layers[name])

@@ -182,13 +182,34 @@ def test_states_of_any_type_and_order_in_memory_are_read() -> None:
     assert torch.equal(read(Sequence(runner), text(3), own.float().T.contiguous().T).logits, expected)
 
 
+@pytest.mark.parametrize("weights", ["", "float32", "bf16", "int8"])
+@pytest.mark.parametrize(("inputs", "depth"), KINDS)
+def test_every_form_of_weights_is_native_and_near_the_others(inputs: str, depth: int, weights: str) -> None:
+    file = adapter(inputs, depth)
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setenv(SWITCH, LEVELS[-1])
+        made = AdapterRunner(file, native("llama"), weights=weights)
+        base = LeanRunner.from_model(in_small_weights(tiny(), "int4"))
+    assert made.kernels.startswith("native")
+    float_base = AdapterRunner(file, base)
+    assert float_base.kernels.startswith("native")
+    tokens, own = text(9), states(9)
+    rows = read(Sequence(made), tokens, own)
+    assert off(rows.logits, read(Sequence(float_base), tokens, own).logits) < 0.3
+    wanted = alone(made, 5, tokens[5:], own[5:])
+    after = Sequence(made)
+    finish(after.sync(text(5), states=states(5)))
+    rows = read(after, tokens[5:], own[5:])
+    assert torch.equal(torch.cat([rows.logits, rows.taps[2]], 1), wanted)
+
+
 def test_where_its_base_or_its_widths_do_not_fit_it_runs_as_before(monkeypatch: pytest.MonkeyPatch) -> None:
-    on_torch = AdapterRunner(adapter("state", 1), LeanRunner.from_model(tiny()), weights="int4")
-    assert on_torch.kernels == "torch"
-    assert on_torch.kernels_reason == "its base runs on torch's operations"
+    on_modules = AdapterRunner(adapter("state", 1), HFRunner(tiny()), weights="int4")
+    assert on_modules.kernels == "torch"
+    assert on_modules.kernels_reason == "its base runs on torch's operations"
     narrow = tiny_adapter(tiny_model("llama", intermediate_size=48), 2, "state")
-    held = AdapterRunner(narrow, native("llama"), weights="float32")
-    assert held.kernels_reason == "its inner width 48 is not a multiple of 32"
+    held = AdapterRunner(narrow, native("llama"), weights="int8")
+    assert "are not multiples of 32" in held.kernels_reason
     monkeypatch.setenv(SWITCH, "off")
     switched_off = AdapterRunner(adapter("state", 1), native("llama"), weights="int4")
     assert switched_off.kernels_reason == "FORERUN_NATIVE=off says so"

@@ -26,7 +26,7 @@ from ..linear import Linear
 from ..rope import Rotation
 from ..shape import ACTIVATIONS, Shape
 from .library import Library, check
-from .matrix import Repacked
+from .matrix import NativeMatrix
 from .store import BlockStore
 from .views import CallView, LayerView, MatrixView, ModelView, PartView
 
@@ -62,7 +62,7 @@ class NativeStep:
         """Run plans that name these weights with these layers."""
         shape, decoder = self._shape, self._decoder
         views = (LayerView * len(layers))(*(self._layer(layer) for layer in layers))
-        mlp = layers[0].down.view.columns if isinstance(layers[0].down, Repacked) else 0
+        mlp = layers[0].down.view.columns if isinstance(layers[0].down, NativeMatrix) else 0
         model = ModelView(
             *(shape.num_layers, shape.width, shape.heads, shape.kv_heads, shape.head_dim, mlp, shape.vocab_size),
             NAMES.index(next(name for name, own in ACTIVATIONS.items() if own is shape.activation)),
@@ -135,7 +135,7 @@ class NativeStep:
 
 def matrix(linear: Linear, columns: int, rows: int | None = None) -> MatrixView:
     """Where a matrix lies. Raises ValueError unless it has this form."""
-    if not isinstance(linear, Repacked):
+    if not isinstance(linear, NativeMatrix):
         raise UnsupportedModel("the native step runs weights that were packed for it")
     view = linear.view
     if view.columns != columns or rows not in (None, view.features):
