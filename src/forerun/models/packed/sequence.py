@@ -7,7 +7,7 @@ prefix, and rows computed with skipped layers are refused there.
 from __future__ import annotations
 
 from collections.abc import Sequence as Series
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from time import perf_counter
 from typing import final
 
@@ -151,7 +151,7 @@ class Sequence:
         exits = [None] * len(tokens) if exit_layer is None else rows.taps[exit_layer]
         for token, parent, depth, state in zip(tokens, parents, depths[first:], exits, strict=True):
             self._rows.append(_Row(token, parent, depth, plan, state, taps))
-        return replace(rows, seconds=seconds)
+        return Rows(rows.logits, rows.hidden, rows.taps, seconds, rows.chooser)
 
     def _depths(self, tokens: Series[int], parents: Series[int]) -> list[int]:
         """Positions after the prefix, of the scratch rows and of the new ones."""

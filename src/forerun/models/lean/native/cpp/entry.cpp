@@ -3,13 +3,14 @@
 
 #include <new>
 
+#include "choice.h"
 #include "forward.h"
 
 using namespace forerun;
 
 namespace {
 
-constexpr int VERSION = 1;  // of the structures in views.h; native/library.py refuses any other
+constexpr int VERSION = 2;  // of the structures in views.h; native/library.py refuses any other
 
 enum Failure { DONE = 0, BAD_TOKEN = 1, NO_MEMORY = 2, BAD_SHAPE = 3 };
 
@@ -105,6 +106,23 @@ int forerun_forward(const Call* call, Workspace* space) {
   Job job{call, space};
   pool().run(call->threads, call->rows > FEW, call->terms == 2 ? forward<2> : forward<1>, &job);
   return DONE;
+}
+
+// The best token of each row, which lie `apart` floats from each other.
+int forerun_best(const float* logits, int rows, int64_t apart, int count, float* values, int32_t* tokens) {
+  if (rows < 0 || count < 1 || apart < count) return BAD_SHAPE;
+  for (int row = 0; row < rows; row++) best(logits + row * apart, count, values + row, tokens + row);
+  return DONE;
+}
+
+// As filtered has it; the number of tokens.
+int forerun_filtered(const float* row, int count, const Filters* filters, int room, int32_t* tokens, double* shares) {
+  if (count < 1 || !(filters->temperature > 0)) return 0;
+  try {
+    return filtered(row, count, *filters, room, tokens, shares);
+  } catch (const std::bad_alloc&) {
+    return 0;
+  }
 }
 
 // y [rows, features] of x [rows, columns].
