@@ -82,15 +82,17 @@ double mass(const float* row, int count, const std::vector<float>& tops, float m
   return total;
 }
 
-// Leaves the most probable ones that hold the share; of equals the higher ids go first, as a sort in ascending order has it.
-// False where more than the candidates may be needed.
+// Leaves the most probable ones that hold the share. False where more than the candidates may be needed, and where equals
+// stand at the edge: which of them stay is a matter of how torch sorts.
 bool nucleus(std::vector<Candidate>& found, double whole, double top_p, bool complete) {
-  std::sort(found.begin(), found.end(), [](const Candidate& a, const Candidate& b) {
-    return a.score != b.score ? a.score > b.score : a.token > b.token;
-  });
+  std::sort(found.begin(), found.end(), [](const Candidate& a, const Candidate& b) { return a.score > b.score; });
   double before = 0;
-  for (size_t i = 0; i < found.size(); before += found[i].share / whole, i++)
-    if (before >= top_p) return found.resize(i), true;
+  for (size_t i = 0; i < found.size(); before += found[i].share / whole, i++) {
+    if (before < top_p) continue;
+    if (found[i].score == found[i - 1].score) return false;
+    found.resize(i);
+    return true;
+  }
   return complete;
 }
 
