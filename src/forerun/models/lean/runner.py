@@ -158,10 +158,12 @@ class LeanRunner(Runner):
         """Bytes of weights that a whole forward of a few rows reads."""
         return self._decoder.head.nbytes + sum(layer.nbytes for layer in self._decoder.layers)
 
-    @torch.inference_mode()
     def execute(self, requests: Sequence[Request]) -> list[Rows]:
-        if self._step is not None:
-            return self._step.execute(requests, self._heads)
+        return self._computed(requests) if self._step is None else self._step.execute(requests, self._heads)
+
+    @torch.inference_mode()
+    def _computed(self, requests: Sequence[Request]) -> list[Rows]:
+        """By torch's operations."""
         packed = Packed([request.part for request in requests], requests[0].plan, requests[0].taps)
         ids, positions, wanted = layout(requests, self.device)
         x = self._decoder.embedding.embed(ids)
@@ -170,7 +172,7 @@ class LeanRunner(Runner):
         x = self._run(packed.bring_entries(x[None])[0], positions, packed)
         rows = x if len(wanted) == len(ids) else x[wanted]
         hidden = self._decoder.final_norm(rows)
-        return gather(hidden, self.head(hidden, packed.plan.head), packed, requests)
+        return gather(hidden, self.head(hidden, packed.plan.head), packed.hidden, requests)
 
     @torch.inference_mode()
     def embed(self, ids: Tensor) -> Tensor:

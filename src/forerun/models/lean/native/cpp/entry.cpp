@@ -3,6 +3,7 @@
 
 #include <new>
 
+#include "choice.h"
 #include "forward.h"
 
 using namespace forerun;
@@ -102,6 +103,23 @@ int forerun_forward(const Call* call, Workspace* space) {
   Job job{call, space};
   pool().run(call->threads, call->rows > FEW, forward, &job);
   return DONE;
+}
+
+// The best token of each row, which lie `apart` floats from each other.
+int forerun_best(const float* logits, int rows, int64_t apart, int count, float* values, int32_t* tokens) {
+  if (rows < 0 || count < 1 || apart < count) return BAD_SHAPE;
+  for (int row = 0; row < rows; row++) best(logits + row * apart, count, values + row, tokens + row);
+  return DONE;
+}
+
+// As filtered has it; the number of tokens.
+int forerun_filtered(const float* row, int count, const Filters* filters, int room, int32_t* tokens, double* shares) {
+  if (count < 1 || !(filters->temperature > 0)) return 0;
+  try {
+    return filtered(row, count, *filters, room, tokens, shares);
+  } catch (const std::bad_alloc&) {
+    return 0;
+  }
 }
 
 // y [rows, features] of x [rows, columns].

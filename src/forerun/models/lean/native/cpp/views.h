@@ -62,4 +62,11 @@ struct Call {
   int32_t num_parts, rows, end, num_wanted, num_taps, terms, threads, unused;
 };
 
+// How a row of logits is narrowed. top_k 0 (or the vocabulary), top_p 1 and min_p 0 are no filters.
+struct Filters {
+  float temperature;
+  int32_t top_k;
+  double top_p, min_p;
+};
+
 }  // namespace forerun
