@@ -63,3 +63,16 @@ def test_a_profile_names_the_kernels(
         *("--prompts", tmp_path / "prompts.jsonl", "--max-new-tokens", 8),
     )
     assert "kernels: torch (FORERUN_NATIVE=off says so)" in ran.out
+
+
+def test_a_profile_names_the_kernels_of_the_drafter_too(
+    forerun: Call, small: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv(SWITCH, "off")
+    (tmp_path / "prompts.jsonl").write_text(json.dumps({"prompt": "to be or not to be"}) + "\n")
+    ran = forerun(
+        *("compare", small, "--weights", "int4", "--profile", "--repeats", 1, "--drafter", "draft_model"),
+        *("--drafter-model", small, "--prompts", tmp_path / "prompts.jsonl", "--max-new-tokens", 8),
+    )
+    assert ran.out.count("torch (FORERUN_NATIVE=off says so)") == 2
+    assert "kernels of " in ran.out

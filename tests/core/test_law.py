@@ -3,7 +3,7 @@ import torch
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from forerun.core.law import Categorical, Law, PointMass
+from forerun.core.law import Categorical, Filtered, Law, PointMass
 
 WEIGHTS = st.lists(st.integers(0, 5), min_size=2, max_size=6).filter(any)
 
@@ -101,3 +101,35 @@ def test_cells_of_a_large_vocabulary_have_the_size_of_their_probabilities() -> N
     law = Categorical(probs)
     for token in (0, 33_333, 77_777, 99_999):
         assert law.quantile((token + 0.5) / 100_000) == token
+
+
+def filtered(weights: list[int]) -> Filtered:
+    kept = [token for token, weight in enumerate(weights) if weight]
+    return Filtered(kept, [weights[token] / sum(weights) for token in kept])
+
+
+@given(WEIGHTS, WEIGHTS, st.floats(0, 1, exclude_max=True))
+@settings(deadline=None)
+def test_a_law_of_few_tokens_is_the_same_law(ours: list[int], theirs: list[int], u: float) -> None:
+    p, dense = filtered(ours), categorical(ours)
+    for token in range(-1, len(ours) + 1):
+        assert p.probability(token) == pytest.approx(dense.probability(token), abs=1e-6)
+    assert p.probability(p.quantile(u)) > 0
+    for other in (filtered(theirs), categorical(theirs), PointMass(min(theirs.index(max(theirs)), len(ours) - 1))):
+        left = [max(p.probability(token) - other.probability(token), 0.0) for token in range(len(ours))]
+        if sum(left) < 1e-6:
+            continue
+        for rest in (p.minus(other), dense.minus(other)):
+            for token, value in enumerate(left):
+                assert rest.probability(token) == pytest.approx(value / sum(left), abs=1e-5)
+
+
+def test_tokens_that_the_other_vocabulary_lacks_lose_nothing_to_a_law_of_few_tokens() -> None:
+    rest = categorical([1, 1]).minus(Filtered([1, 5], [0.5, 0.5]))
+    assert [rest.probability(token) for token in range(2)] == [1, 0]
+
+
+def test_of_few_tokens_nothing_left_gives_the_law_itself() -> None:
+    law = filtered([1, 0, 3])
+    assert law.minus(filtered([1, 0, 3])) is law
+    assert [law.quantile(u) for u in (0.0, 0.2499, 0.25, 1 - 2.0**-53)] == [0, 0, 2, 2]

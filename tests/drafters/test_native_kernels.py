@@ -8,8 +8,9 @@ from typing import Any
 import pytest
 
 from forerun import Engine, load
+from forerun.models.lean.adapter_runner import AdapterRunner
 from forerun.models.lean.native.library import SWITCH, processor_levels
-from forerun.testing import save_tiny
+from forerun.testing import END, save_tiny, save_tiny_adapter, tiny_model, tiny_tokenizer
 
 from .carving import PROMPTS, check_seeds, check_text, save_carvable
 
@@ -19,9 +20,16 @@ METHODS: dict[str, dict[str, Any]] = {
     "skip": {"skip_attention": [1, 2], "skip_mlp": [2]},
     "small": {"exit_layer": 2, "weights": "int8", "vocabulary": 200},
     "draft_model": {},
+    "frequent": {"vocabulary": 100, "weights": "int8"},
+    "state": {"weights": "int4"},
+    "state+token": {"weights": "int4", "vocabulary": 100},
     "tree": {"of": "self", "exit_layer": 2},
 }
-DRAFTERS = {"exit": "self", "skip": "self", "small": "self"}
+DRAFTERS = {
+    **dict.fromkeys(("exit", "skip", "small"), "self"),
+    **dict.fromkeys(("state", "state+token"), "exit_adapter"),
+    "frequent": "draft_model",
+}
 
 
 @pytest.fixture(scope="module")
@@ -44,12 +52,28 @@ def plain(model: Path) -> Engine:
         return load(model, weights="int4", drafter="none")
 
 
+@pytest.fixture(scope="module")
+def adapters(tmp_path_factory: pytest.TempPathFactory) -> dict[str, Path]:
+    """Exit adapters of the model, by what they read."""
+    model = tiny_model("llama", vocab_size=len(tiny_tokenizer()), eos_token_id=END, intermediate_size=64)
+    folder = tmp_path_factory.mktemp("adapters")
+    return {
+        inputs: save_tiny_adapter(folder / inputs, model, 2, inputs, tokenizer=tiny_tokenizer())
+        for inputs in ("state", "state+token")
+    }
+
+
 @pytest.mark.parametrize("method", METHODS)
-def test_texts_are_plain_texts(method: str, plain: Engine, draft: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_texts_are_plain_texts(
+    method: str, plain: Engine, draft: Path, adapters: dict[str, Path], monkeypatch: pytest.MonkeyPatch
+) -> None:
     monkeypatch.setenv(SWITCH, processor_levels()[-1])
-    options = {**METHODS[method], **({"model": str(draft)} if method == "draft_model" else {})}
-    engine = plain.using(DRAFTERS.get(method, method), "fixed", drafter_options=options, policy_options={"k": 3})
-    assert engine.runner.kernels.startswith("native")
+    drafter = DRAFTERS.get(method, method)
+    needed = {"draft_model": {"model": str(draft)}, "exit_adapter": {"adapter": str(adapters.get(method))}}
+    options = {**METHODS[method], **needed.get(drafter, {})}
+    engine = plain.using(drafter, "fixed", drafter_options=options, policy_options={"k": 3})
+    assert all(runner.kernels.startswith("native") for runner in engine.runners)
+    assert drafter != "exit_adapter" or isinstance(engine.runners[-1], AdapterRunner)
     check_text(plain, engine)
     check_seeds(engine)
 

@@ -11,8 +11,12 @@ from forerun.engine.options import Options, applied_options, given_options, opti
 from forerun.errors import UnsupportedOption
 
 
+def sampling(options: Options) -> Sampling:
+    return options.sampling(options.classified())
+
+
 def test_the_defaults_are_greedy_decoding() -> None:
-    assert Options().sampling() == Sampling()
+    assert sampling(Options()) == Sampling()
     assert Options().stop_strings() == ()
     assert Options().logprob_options() is None
 
@@ -27,12 +31,12 @@ def test_an_unknown_option_lists_the_known_ones() -> None:
 def test_sampling_options_reach_the_sampling() -> None:
     given = {"temperature": 0.5, "top_k": 3, "top_p": 0.9, "min_p": 0.1, "repetition_penalty": 1.1}
     more = {"frequency_penalty": 0.2, "presence_penalty": 0.3, "no_repeat_ngram": 2}
-    assert options_from({**given, **more}).sampling() == Sampling(**given, **more)
+    assert sampling(options_from({**given, **more})) == Sampling(**given, **more)
 
 
 def test_processors_reach_the_sampling() -> None:
     processor = MinLengthLogitsProcessor(3, 2)
-    assert options_from({"processors": [processor]}).sampling().processors == (processor,)
+    assert sampling(options_from({"processors": [processor]})).processors == (processor,)
 
 
 @pytest.mark.parametrize(
@@ -40,7 +44,7 @@ def test_processors_reach_the_sampling() -> None:
 )
 def test_a_value_out_of_range_is_named(option: str, value: float) -> None:
     with pytest.raises(ValueError, match=rf"{option} must be .*, got {value}"):
-        options_from({option: value}).sampling()
+        sampling(options_from({option: value}))
 
 
 def test_one_stop_string_may_stand_alone() -> None:

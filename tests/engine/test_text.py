@@ -12,7 +12,7 @@ from hypothesis import strategies as st
 from tokenizers import AddedToken, Tokenizer, decoders, models
 from transformers import PreTrainedTokenizerFast
 
-from forerun.engine.text import BROKEN, Detokenizer, TextStream, special_tokens
+from forerun.engine.text import BROKEN, Detokenizer, TextStream, backend_of, special_tokens
 from forerun.testing import tiny_tokenizer
 
 TOKENIZER = tiny_tokenizer()
@@ -213,3 +213,21 @@ def test_without_a_stop_string_a_text_is_never_searched() -> None:
     stream = TextStream(TOKENIZER)
     assert [stream.push(token) for token in TOKENIZER("ab").input_ids] == ["a", "b"]
     assert stream.found is None
+
+
+def test_a_plain_fast_tokenizer_is_decoded_by_its_backend_alone() -> None:
+    assert backend_of(TOKENIZER) is TOKENIZER.backend_tokenizer
+
+
+def test_a_tokenizer_that_decodes_in_its_own_way_is_asked_itself() -> None:
+    class Shouting(PreTrainedTokenizerFast):
+        def _decode(self, *args: Any, **options: Any) -> str:
+            return super()._decode(*args, **options).upper()
+
+    tokenizer = Shouting(tokenizer_object=TOKENIZER.backend_tokenizer, eos_token="<end>")
+    assert backend_of(tokenizer) is None
+    assert "".join(pieces(TOKENIZER("abc").input_ids, tokenizer)) == "ABC"
+
+
+def test_what_is_no_fast_tokenizer_has_no_backend() -> None:
+    assert backend_of(object()) is None

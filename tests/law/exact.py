@@ -21,6 +21,7 @@ import torch
 from torch import Tensor
 
 from forerun.core.chance import Chance
+from forerun.core.choice import Chooser
 from forerun.core.decode import decode
 from forerun.core.drafter import Drafter
 from forerun.core.forward import Rows
@@ -183,7 +184,9 @@ class RowList(list[Row]):
         return self if isinstance(key, tuple) else super().__getitem__(key)
 
 
-def table_law(row: Row, sampling: Sampling, prefix: Sequence[int] = (), prompt_length: int = 0) -> Law:
+def table_law(
+    row: Row, sampling: Sampling, prefix: Sequence[int] = (), prompt_length: int = 0, chooser: Chooser | None = None
+) -> Law:
     """In the place of sampling.law."""
     return row.table.law(row.text, prefix)
 

@@ -70,17 +70,21 @@ def compare(
         show(verdict(found))
         if profile:
             _show_profile(profile_of(found.speculative))
-            show(kernels_of(engine.runner))
+            for line in kernels_of(engine.runners):
+                show(line)
         show(f"{about['model']}, {about['dtype']}, {about['hardware']}, {about['threads']} threads")
     if found.verdict == "bug":
         note("the outputs must be equal and are not: please report this with the command")
         raise typer.Exit(1)
 
 
-def kernels_of(runner: Runner) -> str:
-    """One line: whose code computes, and why not better ones."""
-    why = f" ({runner.kernels_reason})" if runner.kernels_reason else ""
-    return f"kernels: {runner.kernels}{why}"
+def kernels_of(runners: Sequence[Runner]) -> list[str]:
+    """A line a model, the target first: whose code computes, and why not better ones."""
+    lines = []
+    for index, runner in enumerate(runners):
+        why = f" ({runner.kernels_reason})" if runner.kernels_reason else ""
+        lines.append(f"kernels{f' of {runner.name}' if index else ''}: {runner.kernels}{why}")
+    return lines
 
 
 def _show_profile(found: Profile) -> None:

@@ -10,7 +10,7 @@ from typing import final
 from torch import Tensor
 
 from .drafter import Drafter
-from .forward import Target
+from .forward import Rows, Target
 from .law import Law, PointMass
 from .policy import LengthPolicy
 from .sampling import greedy_tokens, law
@@ -30,7 +30,7 @@ async def decode(target: Target, drafter: Drafter, policy: LengthPolicy, context
     clock = _Clock()
     rows = await target.sync(context.ids, drafter.taps)
     clock.lap("forward")
-    yield _finish(Draft(), _decide(Draft(), rows.logits, context, clock), rows.logits, context, clock)
+    yield _finish(Draft(), _decide(Draft(), rows, context, clock), rows.logits, context, clock)
     failed = 0  # consecutive drafts that are empty because the drafter's row was no law, without a processor's doing
     policy.begin(drafter.unread(context.ids), context.room)
     try:
@@ -47,7 +47,7 @@ async def decode(target: Target, drafter: Drafter, policy: LengthPolicy, context
                 [context.ids[-1], *draft.tokens], [ROOT, *(parent + 1 for parent in draft.parents)], drafter.taps
             )
             clock.lap("forward")
-            verdict = _decide(draft, rows.logits, context, clock, drafter.rule)
+            verdict = _decide(draft, rows, context, clock, drafter.rule)
             target.keep([0, *(node + 1 for node in verdict.path)])
             clock.lap("keep")
             round = _finish(draft, verdict, rows.logits, context, clock, held_back)
@@ -73,8 +73,8 @@ async def _collect(drafter: Drafter, policy: LengthPolicy, context: Context) -> 
     return steps, drafter.unused
 
 
-def _decide(draft: Draft, logits: Tensor, context: Context, clock: _Clock, rule: Rule | None = None) -> Verdict:
-    verdict = (rule or verify)(draft, _row_laws(logits, context, clock), context.chance, len(context.ids))
+def _decide(draft: Draft, rows: Rows, context: Context, clock: _Clock, rule: Rule | None = None) -> Verdict:
+    verdict = (rule or verify)(draft, _row_laws(rows, context, clock), context.chance, len(context.ids))
     clock.lap("decide")
     return verdict
 
@@ -114,19 +114,19 @@ class _Clock:
         self.seconds[name] = self.seconds.get(name, 0.0) + seconds
 
 
-def _row_laws(logits: Tensor, context: Context, clock: _Clock) -> RowLaw:
+def _row_laws(rows: Rows, context: Context, clock: _Clock) -> RowLaw:
     """The target's law by row. Greedy rows without history are read in one transfer."""
-    sampling = context.sampling
+    sampling, logits, chooser = context.sampling, rows.logits, rows.chooser
     begun = perf_counter()
     if sampling.temperature == 0 and not sampling.uses_history:
-        best = greedy_tokens(logits)
+        best = greedy_tokens(logits, chooser)
         clock.add("law", perf_counter() - begun)
         return lambda row, drafted: PointMass(best[row])
 
     def row_law(row: int, drafted: tuple[int, ...]) -> Law:
         begun = perf_counter()
         prefix = [*context.ids, *drafted] if sampling.uses_history else ()
-        own = law(logits[row], sampling, prefix, context.prompt_length)
+        own = law(logits[row], sampling, prefix, context.prompt_length, chooser)
         clock.add("law", perf_counter() - begun)
         return own
 

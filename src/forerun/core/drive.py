@@ -143,6 +143,8 @@ class Batch(Generic[K, T]):
     def _urgent(self) -> list[_Task[T]]:
         """The waiting tasks whose forwards run next: drafts before verifications, and only those that can be packed."""
         waiting = [task for task in self._tasks.values() if task.request is not None]
+        if len(waiting) <= 1:
+            return waiting
         drafting = [task for task in waiting if task.request and task.request.drafting]
         groups: dict[Hashable, list[_Task[T]]] = {}
         for task in drafting or waiting:

@@ -7,6 +7,9 @@ Verification uses nothing else, so the tests run the same code on exact fraction
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
+from bisect import bisect_left, bisect_right
+from collections.abc import Sequence
+from itertools import accumulate
 from typing import final
 
 import torch
@@ -71,6 +74,10 @@ class Categorical(Law):
             rest.clamp_(min=0)
         elif isinstance(other, PointMass):
             rest[other.token] = 0
+        elif isinstance(other, Filtered):
+            known = bisect_left(other.tokens, rest.shape[0])
+            rest[list(other.tokens[:known])] -= torch.tensor(other.probs[:known], dtype=rest.dtype, device=rest.device)
+            rest.clamp_(min=0)
         else:
             raise TypeError(f"can't take a {type(other).__name__} from a Categorical")
         total = rest.sum()
@@ -80,3 +87,31 @@ class Categorical(Law):
         # float64 on the CPU: a float32 sum over a large vocabulary moves cells by more than a rare token's probability
         cells = self.probs.to("cpu", torch.float64).cumsum(0)
         return int(torch.searchsorted(cells, u * float(cells[-1]), right=True))
+
+
+@final
+class Filtered(Law):
+    """A law of the few tokens that filters left: in ascending order, each with its probability."""
+
+    __slots__ = ("probs", "tokens")
+
+    def __init__(self, tokens: Sequence[int], probs: Sequence[float]) -> None:
+        self.tokens = tokens
+        self.probs = probs
+
+    def probability(self, token: int) -> float:
+        place = bisect_left(self.tokens, token)
+        return self.probs[place] if place < len(self.tokens) and self.tokens[place] == token else 0.0
+
+    def minus(self, other: Law) -> Law:
+        left = [
+            (token, more)
+            for token, prob in zip(self.tokens, self.probs, strict=True)
+            if (more := prob - other.probability(token)) > 0
+        ]
+        total = sum(more for _, more in left)
+        return Filtered([token for token, _ in left], [more / total for _, more in left]) if total > 0 else self
+
+    def quantile(self, u: float) -> int:
+        cells = list(accumulate(self.probs))
+        return self.tokens[bisect_right(cells, u * cells[-1])]

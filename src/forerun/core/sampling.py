@@ -14,6 +14,7 @@ import torch
 from torch import Tensor
 
 from ..errors import InvalidLogits
+from .choice import Chooser
 from .law import Categorical, Law, PointMass
 from .values import Processor, Sampling
 
@@ -21,11 +22,23 @@ from .values import Processor, Sampling
 NUCLEUS = 512
 
 
-def law(logits: Tensor, sampling: Sampling, prefix: Sequence[int] = (), prompt_length: int = 0) -> Law:
+def law(
+    logits: Tensor,
+    sampling: Sampling,
+    prefix: Sequence[int] = (),
+    prompt_length: int = 0,
+    chooser: Chooser | None = None,
+) -> Law:
     """The law of the token that follows prefix, from its row of logits [V].
 
-    prefix is read only if sampling.uses_history. Raises InvalidLogits on NaN and on a row that allows no token.
+    prefix is read only if sampling.uses_history, chooser only if not. Raises InvalidLogits on NaN and on a row that allows
+    no token.
     """
+    if chooser is not None and not sampling.uses_history:
+        if sampling.temperature == 0:
+            return PointMass(greedy_tokens(logits[None], chooser)[0])
+        if not sampling.warpers and (own := chooser.filtered(logits, sampling)) is not None:
+            return own
     return _law(processed(logits, sampling, prefix, prompt_length), sampling, logits)
 
 
@@ -44,9 +57,9 @@ def ranked(
     return own, [(token, p) for token, p in zip(tokens.tolist(), values.tolist(), strict=True) if p > 0]
 
 
-def greedy_tokens(logits: Tensor) -> list[int]:
+def greedy_tokens(logits: Tensor, chooser: Chooser | None = None) -> list[int]:
     """The best token of each row [n, V], the lowest id among equals; equal to law at temperature 0 without history."""
-    best, tokens = _best(logits)
+    best, tokens = (chooser and chooser.best(logits)) or _best(logits)
     for value in best:
         _check(value)
     return tokens

@@ -14,6 +14,7 @@ from pathlib import Path
 from typing import final
 
 import torch
+from torch import Tensor
 
 from ..core.drafter import Drafter
 from ..core.forward import Rows
@@ -39,7 +40,7 @@ class StateTokenDraft(Pooled):
         self._target, self._exit = target, exit_layer
         self._last = pool.runner.num_layers
         self._own_taps = frozenset({self._last})
-        self._states = torch.empty(0)  # the adapter's own, of the pending token and each drafted one [1 + n, D]
+        self._states: list[Tensor] = []  # the adapter's own, of the pending token and each drafted one, [1, D] each
 
     def unread(self, ids: Series[int]) -> int:
         own = ids[1:]
@@ -52,14 +53,15 @@ class StateTokenDraft(Pooled):
         own = self._taken(ids)
         known = shared_prefix(own.ids, ids[:-1])
         rows = await own.sync(ids, self._own_taps, self._target.states(self._exit)[known:])
-        self._states = rows.taps[self._last][-1:]
+        self._states = [rows.taps[self._last][-1:]]
         return rows
 
     async def extend(self, tokens: Series[int], parents: Series[int]) -> Rows | None:
         assert self._own is not None
-        before = self._states[[parent + 1 for parent in parents]]
-        rows = await self._own.forward(tokens, parents, taps=self._own_taps, states=before)
-        self._states = torch.cat([self._states, rows.taps[self._last]])
+        before = [self._states[parent + 1] for parent in parents]
+        states = before[0] if len(before) == 1 else torch.cat(before)
+        rows = await self._own.forward(tokens, parents, taps=self._own_taps, states=states)
+        self._states += rows.taps[self._last].split(1) if len(before) > 1 else [rows.taps[self._last]]
         return rows
 
     async def read(self, ids: Series[int], given: int) -> Rows:

@@ -101,7 +101,7 @@ class Answer:
             yield Piece(text, (token,), drafted=i < len(round.verdict.path))
             if self.stopped():
                 break
-        self._stats.add(replace(round, tokens=round.tokens[:used]))
+        self._stats.add(round if used == len(round.tokens) else replace(round, tokens=round.tokens[:used]))
 
     def end(self) -> Piece:
         """The rest of the text and the result."""

@@ -19,7 +19,7 @@ from ..core.decode import decode
 from ..core.drafter import Drafter
 from ..core.drive import Batch, Event
 from ..core.identity import Identity, Pair
-from ..core.processors import PROMISE
+from ..core.processors import PROMISE, ClassifiedProcessors
 from ..core.values import Context, Round
 from ..drafters.base import DrafterFactory, Parts, drafting_pool
 from ..drafters.none import NoDraft
@@ -195,16 +195,18 @@ class Engine:
         numbers only, forget is to be told. Raises UnsupportedModel where a changed model can't be run exactly.
         """
         keeps = not all(pool.empty for pool in self._pools)
-        for runner in self._runners():
+        for runner in self.runners:
             follow(runner, thoroughly=keeps)
         check_text_is_not_random(self.runner)
 
     @property
     def outdated(self) -> bool:
         """Whether a model object is another than the one that was loaded, apart from the values of its parameters."""
-        return any(isinstance(runner, HFRunner) and runner.watch.changed() for runner in self._runners())
+        return any(isinstance(runner, HFRunner) and runner.watch.changed() for runner in self.runners)
 
-    def _runners(self) -> list[Runner]:
+    @property
+    def runners(self) -> list[Runner]:
+        """The target's, then those of drafters that were opened for it."""
         return list(dict.fromkeys(pool.runner for pool in self._pools))
 
     def _padding(self) -> Padding:
@@ -233,10 +235,11 @@ class Engine:
                 f"the prompt has {len(ids)} tokens and the checkpoint's generation config ends texts at "
                 f"max_length={defaults.max_length}; give max_new_tokens"
             )
-        context, fields = self._context(ids, options, defaults, asked)
+        own = options.classified()
+        context, fields = self._context(ids, options, own, defaults, asked)
         applied = applied_options(options, defaults, asked, fields)
         answer = Answer(context, self.tokenizer, options.stop_strings(), options.logprob_options(), applied)
-        if (doubt := options.doubt()) is not None:
+        if (doubt := options.doubt(own)) is not None:
             warnings.warn(f"nothing is drafted: {doubt}; {PROMISE}", stacklevel=4)
         return _Job(context, answer, options.speculate and doubt is None, alone=doubt is not None)
 
@@ -285,7 +288,12 @@ class Engine:
         return ids
 
     def _context(
-        self, ids: list[int], options: Options, defaults: CheckpointDefaults, given: Mapping[str, Any]
+        self,
+        ids: list[int],
+        options: Options,
+        own: ClassifiedProcessors,
+        defaults: CheckpointDefaults,
+        given: Mapping[str, Any],
     ) -> tuple[Context, list[str]]:
         """The request, and the fields of the checkpoint's generation config that its processors are made of."""
         seed = int(torch.randint(2**63 - 1, ())) if options.seed is None else options.seed
@@ -293,7 +301,7 @@ class Engine:
         limit = min(len(ids) + options.max_new_tokens, self.runner.max_length or sys.maxsize)
         ends = self.eos | defaults.ends
         place = ProcessorContext(ids, limit, ends | stop_tokens, self.runner.vocab_size, self.runner.device)
-        sampling, fields = with_checkpoint(options.sampling(), defaults, place, given)
+        sampling, fields = with_checkpoint(options.sampling(own), defaults, place, given)
         context = Context(
             ids=ids,
             chance=Seeded(seed),

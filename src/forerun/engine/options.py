@@ -14,6 +14,7 @@ from .option_values import value_of
 if TYPE_CHECKING:
     from torch import Tensor
 
+    from ..core.processors import ClassifiedProcessors
     from ..core.values import Sampling
     from .answer import LogprobOptions
 
@@ -52,22 +53,25 @@ class Options:
     speculate: bool = True
     generation_config: bool = True
 
-    def sampling(self) -> Sampling:
-        """How rows become laws. Raises UnsupportedOption on a processor that can't act here, ValueError out of range."""
+    def classified(self) -> ClassifiedProcessors:
+        """Its own processors. Raises UnsupportedOption on one that can't act here."""
         from ..core.processors import classify
+
+        return classify(self.processors)
+
+    def sampling(self, own: ClassifiedProcessors) -> Sampling:
+        """How rows become laws. own: its processors, classified. Raises ValueError out of range."""
         from ..core.values import Sampling
 
         shared = {field.name: getattr(self, field.name) for field in fields(Sampling) if field.name in self.__slots__}
-        return Sampling(**{**shared, "processors": classify(self.processors).processors})
+        return Sampling(**{**shared, "processors": own.processors})
 
-    def doubt(self) -> str | None:
-        """Why each row must be processed once and in order, None if there is no need.
+    def doubt(self, own: ClassifiedProcessors) -> str | None:
+        """Why each row must be processed once and in order, None if there is no need. own: its processors, classified.
 
         Raises UnsupportedOption where rows would be processed again.
         """
-        from ..core.processors import classify
-
-        doubt = classify(self.processors).doubt
+        doubt = own.doubt
         if doubt is not None and self.processed_logprobs:
             raise UnsupportedOption(f"processed_logprobs processes each row twice, and {doubt}")
         return doubt

@@ -6,10 +6,29 @@ import re
 from collections.abc import Sequence
 from typing import Any, final
 
+from tokenizers import Tokenizer
+from transformers import PreTrainedTokenizerFast
+
 from .stops import StopScanner
 
 BROKEN = "\ufffd"
 BYTE = re.compile("<0x[0-9A-Fa-f]{2}>")
+
+
+def backend_of(tokenizer: Any) -> Tokenizer | None:
+    """What this tokenizer's decode comes down to without cleaning up, None for one that does more.
+
+    transformers' way there looks at every token again, which takes longer than the decoding.
+    """
+    kind = type(tokenizer)
+    if not issubclass(kind, PreTrainedTokenizerFast):
+        return None
+    own = (kind.decode, kind._decode, kind.convert_ids_to_tokens)
+    base = PreTrainedTokenizerFast
+    if own != (base.decode, base._decode, base.convert_ids_to_tokens):
+        return None
+    backend: Tokenizer = tokenizer.backend_tokenizer
+    return backend
 
 
 @final
@@ -21,6 +40,7 @@ class Detokenizer:
 
     def __init__(self, tokenizer: Any, keep_special: bool = False) -> None:
         self.pending = ""
+        self._fast = backend_of(tokenizer)
         self._tokenizer = tokenizer
         self._skip = not keep_special
         self._ids: list[int] = []  # some released ones, as context, and the pending ones
@@ -37,7 +57,7 @@ class Detokenizer:
             return ""
         self.pending = fresh
         # tokens of single bytes are decoded together: one that is wrong breaks all of its neighbours
-        if fresh.endswith(BROKEN) or BYTE.fullmatch(self._tokenizer.convert_ids_to_tokens(token) or ""):
+        if fresh.endswith(BROKEN) or BYTE.fullmatch(self._name(token) or ""):
             return ""
         # some tokenizers drop the blanks that a text begins with, so the context needs a token that shows
         context = self._decode(self._ids[self._released :])
@@ -55,12 +75,21 @@ class Detokenizer:
         self._released = len(self._ids)
         return rest
 
+    def _name(self, token: int) -> str | None:
+        """The token's string, if it has one."""
+        if self._fast is not None:
+            return self._fast.id_to_token(token)
+        name: str | None = self._tokenizer.convert_ids_to_tokens(token)
+        return name
+
     def _leaves_no_text(self, token: int) -> bool:
         """Whether decoding skips this token, as if it weren't there."""
         return self._skip and not self._decode([token]) and bool(self._decode([token], skip=False))
 
     def _decode(self, ids: list[int], skip: bool | None = None) -> str:
         skip = self._skip if skip is None else skip
+        if self._fast is not None:
+            return self._fast.decode(ids, skip_special_tokens=skip)
         text: str = self._tokenizer.decode(ids, skip_special_tokens=skip, clean_up_tokenization_spaces=False)
         return text
 

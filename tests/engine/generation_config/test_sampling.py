@@ -48,7 +48,7 @@ def sampling_of(config: GenerationConfig, **given: Any) -> tuple[Sampling, list[
     defaults = read_defaults(config)
     options = options_from(given, defaults.options, defaults.options_if_drawn)
     place = ProcessorContext(IDS, 20, (2,), VOCABULARY, torch.device("cpu"))
-    return with_checkpoint(options.sampling(), defaults, place, given)
+    return with_checkpoint(options.sampling(options.classified()), defaults, place, given)
 
 
 def scores_of_transformers(config: GenerationConfig, row: torch.Tensor, *processors: Any) -> torch.Tensor:

@@ -1,4 +1,7 @@
-"""The lean decoder gives what transformers' modules give: packed, resumed, in trees, under plans, in every family."""
+"""The lean decoder gives what transformers' modules give: packed, resumed, in trees, under plans, in every family.
+
+Here on torch's operations, in native/ in native steps.
+"""
 
 from __future__ import annotations
 
@@ -35,6 +38,11 @@ NEW = 16
 CLOSE = 1e-5
 EXIT = LayerPlan.early_exit(2, 4)
 SKIP = LayerPlan.skip(4, attention=(1, 2), mlp=(2,))
+
+
+@pytest.fixture(autouse=True)
+def on_torch(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv(SWITCH, "off")
 
 
 def off(actual: torch.Tensor, expected: torch.Tensor) -> float:

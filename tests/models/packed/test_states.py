@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from weakref import ref
+
 import pytest
 import torch
 from torch import Tensor
@@ -60,3 +62,25 @@ def test_rows_of_inference_mode_are_held_and_can_be_written_over() -> None:
     states.write(3, more)
     states.move([4], 3)
     assert states.first(4)[:, 0].tolist() == [0, 1, 2, 8]
+
+
+def test_rows_that_are_written_again_replace_those_from_there_on() -> None:
+    states = States()
+    states.write(0, rows(0, 3))
+    states.move(range(3), 0)
+    for slot in (3, 4, 5):
+        states.write(slot, rows(90, 1))
+    states.write(3, rows(3, 2))
+    states.move([3, 4], 3)
+    assert states.first(5)[:, 0].tolist() == [0, 1, 2, 3, 4]
+
+
+def test_rows_that_were_never_kept_are_let_go_with_what_is_forgotten() -> None:
+    states = States()
+    dropped = rows(0, 3)
+    held = ref(dropped)
+    states.write(0, dropped)
+    del dropped
+    assert held() is not None
+    states.forget(0)
+    assert held() is None

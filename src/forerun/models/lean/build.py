@@ -14,6 +14,7 @@ import torch
 from torch import Tensor
 
 from ...errors import UnsupportedModel
+from .fusion import Fusion
 from .layers import HeadNorm, Layer, Norm
 from .linear import TORCH, Kernels, Linear, Table, make_head, make_linear, make_table
 from .rope import interleaved
@@ -38,6 +39,10 @@ class Source(ABC):
     @abstractmethod
     def take(self, name: str) -> Matrix:
         """A parameter, which the source forgets. Raises UnsupportedModel where there is none."""
+
+    @abstractmethod
+    def dtypes(self) -> frozenset[torch.dtype]:
+        """The types of its matrices' floats."""
 
     @abstractmethod
     def left(self) -> list[str]:
@@ -72,6 +77,9 @@ class ModelSource(Source):
         parameter.data = tensor.new_empty(0)
         return tensor
 
+    def dtypes(self) -> frozenset[torch.dtype]:
+        return frozenset(parameter.dtype for parameter in self._parameters.values() if parameter.ndim == 2)
+
     def left(self) -> list[str]:
         return sorted(self._parameters)
 
@@ -79,12 +87,16 @@ class ModelSource(Source):
 @final
 @dataclass(frozen=True, slots=True, eq=False)
 class Decoder:
-    """What is held of a model. Where head and embedding are tied, head is the embedding itself, or its copy as_head."""
+    """What is held of a model. Where head and embedding are tied, head is the embedding itself, or its copy as_head.
+
+    fusion: how rows begin that read another model's states; None where they begin as the embedding.
+    """
 
     embedding: Table
     layers: tuple[Layer, ...]
     final_norm: Norm
     head: Linear
+    fusion: Fusion | None = None
 
     @property
     def tables_nbytes(self) -> int:

@@ -108,6 +108,9 @@ class GgufSource(Source):
 
         return torch.from_numpy(gguf.quants.dequantize(tensor.data, tensor.tensor_type).copy())
 
+    def dtypes(self) -> frozenset[torch.dtype]:
+        return frozenset({torch.float32})
+
     def left(self) -> list[str]:
         return sorted(self._tensors)
 

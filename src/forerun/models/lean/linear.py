@@ -221,12 +221,22 @@ def small_kernel(grid: Int4Grid | Int8Grid, bias: Tensor | None = None) -> Linea
     return Int4(grid, bias) if isinstance(grid, Int4Grid) else Int8(grid, bias)
 
 
+def _dense_linear(weight: Tensor, bias: Tensor | None = None) -> Linear:
+    kernel = Reordered if Reordered.applies(weight.dtype, weight.device) else Plain
+    return kernel(weight, bias)
+
+
 @final
 @dataclass(frozen=True, slots=True)
 class Kernels:
-    """How matrices on a grid are held. turns: how many rows of gates and of ups take turns, 0 for all gates first."""
+    """How matrices are held: small ones on a grid, dense ones, and tables of dense rows.
+
+    turns: how many rows of gates and of ups take turns, 0 for all gates first.
+    """
 
     small: Callable[[Int4Grid | Int8Grid, Tensor | None], Linear] = small_kernel
+    dense: Callable[[Tensor, Tensor | None], Linear] = _dense_linear
+    table: Callable[[Tensor], Table] = Plain
     turns: int = 0
 
 
@@ -254,12 +264,7 @@ def make_linear(
     if weights == "int8":
         _need_cpu(weight.device, weights)
         return kernels.small(quantise_int8(weight), bias)
-    return _dense_linear(weight.to(_dtype_of(weights, weight.dtype)), bias)
-
-
-def _dense_linear(weight: Tensor, bias: Tensor | None = None) -> Linear:
-    kernel = Reordered if Reordered.applies(weight.dtype, weight.device) else Plain
-    return kernel(weight, bias)
+    return kernels.dense(weight.to(_dtype_of(weights, weight.dtype)), bias)
 
 
 def make_head(matrix: Matrix, weights: str, kernels: Kernels = TORCH) -> Linear:
@@ -275,7 +280,7 @@ def make_table(matrix: Matrix, weights: str, kernels: Kernels = TORCH) -> Table:
         table = kernels.small(quantise_int8(weight), None)
         assert isinstance(table, Table), "8-bit kernels can be read by rows"
         return table
-    return Plain(weight.to(_dtype_of(weights, weight.dtype)))
+    return kernels.table(weight.to(_dtype_of(weights, weight.dtype)))
 
 
 def _dtype_of(weights: str, own: torch.dtype) -> torch.dtype:

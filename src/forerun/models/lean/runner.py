@@ -30,6 +30,7 @@ from .joint_store import JointStore
 from .layers import Layer
 from .linear import TORCH, Kernels, Linear
 from .native.applies import native_kernels
+from .native.dense import Dense
 from .native.library import Library
 from .native.matrix import LANES, Repacked
 from .native.step import NativeStep
@@ -38,12 +39,12 @@ from .rope import Rotation
 from .shape import Shape, shape_of
 from .weights import check_weights
 
-SMALL = ("int4", "int8")
-
 
 def kernels_of(native: Library | str) -> Kernels:
     """How matrices are held for these kernels, or for torch's operations where a reason stands in their place."""
-    return Kernels(partial(Repacked, native), LANES) if isinstance(native, Library) else TORCH
+    if not isinstance(native, Library):
+        return TORCH
+    return Kernels(partial(Repacked, native), partial(Dense, native), partial(Dense, native), LANES)
 
 
 @final
@@ -94,7 +95,7 @@ class LeanRunner(Runner):
         check_weights(weights)
         shape = shape_of(config)
         rotation = Rotation(config, shape, device)
-        native = native_kernels(shape, weights, device)
+        native = native_kernels(shape, weights, source.dtypes(), device)
         return cls(
             shape, rotation, build(source, shape, rotation.rotary_dim, weights, kernels_of(native)), name, native
         )
@@ -120,10 +121,6 @@ class LeanRunner(Runner):
         check_weights(name)
         if name in self._layers:
             return
-        if self._step is not None and name not in SMALL:
-            raise UnsupportedOption(
-                f"the native step holds second weights in {' or '.join(SMALL)}, not in {name}; set FORERUN_NATIVE=off for it"
-            )
         self._layers[name] = tuple(layer.in_weights(name, self._kernels) for layer in self._decoder.layers)
         if self._step is not None:
             self._step.hold(name, self._layers[name])
@@ -137,6 +134,19 @@ class LeanRunner(Runner):
         return name
 
     @property
+    def decoder(self) -> Decoder:
+        """What it runs: decoders that read its states share its embedding and its head."""
+        return self._decoder
+
+    @property
+    def logit_scale(self) -> float:
+        return self._shape.logit_scale
+
+    def restricted(self, name: str) -> tuple[Tensor, Linear]:
+        """The tokens of one of add_head's heads, and their rows of the head."""
+        return self._heads[name]
+
+    @property
     def nbytes(self) -> int:
         """Memory that all matrices take."""
         sets = [layer.nbytes for layers in self._layers.values() for layer in layers]
@@ -148,10 +158,12 @@ class LeanRunner(Runner):
         """Bytes of weights that a whole forward of a few rows reads."""
         return self._decoder.head.nbytes + sum(layer.nbytes for layer in self._decoder.layers)
 
-    @torch.inference_mode()
     def execute(self, requests: Sequence[Request]) -> list[Rows]:
-        if self._step is not None:
-            return self._step.execute(requests, self._heads)
+        return self._computed(requests) if self._step is None else self._step.execute(requests, self._heads)
+
+    @torch.inference_mode()
+    def _computed(self, requests: Sequence[Request]) -> list[Rows]:
+        """By torch's operations."""
         packed = Packed([request.part for request in requests], requests[0].plan, requests[0].taps)
         ids, positions, wanted = layout(requests, self.device)
         x = self._decoder.embedding.embed(ids)
@@ -160,7 +172,7 @@ class LeanRunner(Runner):
         x = self._run(packed.bring_entries(x[None])[0], positions, packed)
         rows = x if len(wanted) == len(ids) else x[wanted]
         hidden = self._decoder.final_norm(rows)
-        return gather(hidden, self.head(hidden, packed.plan.head), packed, requests)
+        return gather(hidden, self.head(hidden, packed.plan.head), packed.hidden, requests)
 
     @torch.inference_mode()
     def embed(self, ids: Tensor) -> Tensor:

@@ -76,6 +76,7 @@ class Shape:
     heads: int
     kv_heads: int
     head_dim: int
+    mlp: int
     vocab_size: int
     max_length: int | None
     eps: float
@@ -135,6 +136,7 @@ def shape_of(config: Any) -> Shape:
         heads=heads,
         kv_heads=config.num_key_value_heads or heads,
         head_dim=head_dim,
+        mlp=config.intermediate_size,
         vocab_size=config.vocab_size,
         max_length=max_length_of(config),
         eps=config.rms_norm_eps,

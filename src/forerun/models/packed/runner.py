@@ -14,6 +14,7 @@ import torch.nn.functional as F
 from torch import Tensor
 from transformers import PreTrainedConfig
 
+from ...core.choice import Chooser
 from ...core.cost import Cost
 from ...core.forward import Rows
 from ...errors import UnsupportedModel, UnsupportedOption
@@ -100,13 +101,22 @@ class Runner(ABC):
         """Raise UnsupportedModel if this model's sublayers can't be skipped as a plan says."""
 
 
-def gather(hidden: Tensor, logits: Tensor, packed: Packed, requests: Sequence[Request]) -> list[Rows]:
-    """Give each request its rows. hidden and logits hold the wanted rows of all requests, in order."""
+def gather(
+    hidden: Tensor,
+    logits: Tensor,
+    states: dict[int, Tensor],
+    requests: Sequence[Request],
+    chooser: Chooser | None = None,
+) -> list[Rows]:
+    """Give each request its rows. hidden and logits hold the wanted rows of all requests, in order, states all rows."""
+    if len(requests) == 1:
+        return [Rows(logits, hidden, states, chooser=chooser)]
     results: list[Rows] = []
     wanted = offset = 0
     for request in requests:
-        taps = {layer: states[offset : offset + request.part.n] for layer, states in packed.hidden.items()}
-        results.append(Rows(logits[wanted : wanted + request.want], hidden[wanted : wanted + request.want], taps))
+        taps = {layer: rows[offset : offset + request.part.n] for layer, rows in states.items()}
+        own, inputs = logits[wanted : wanted + request.want], hidden[wanted : wanted + request.want]
+        results.append(Rows(own, inputs, taps, chooser=chooser))
         wanted += request.want
         offset += request.part.n
     return results
@@ -236,7 +246,7 @@ class HFRunner(Runner):
         if packed.head_input is None:
             raise UnsupportedModel(f"{type(model).__name__} did not call its output head")
         own, logits = (only(wanted, rows[0], len(ids)) for rows in (packed.head_input, out.logits))
-        return gather(own, logits, packed, requests)
+        return gather(own, logits, packed.hidden, requests)
 
     def _padded(self, requests: Sequence[Request]) -> Sequence[Request]:
         """The requests, and if padding asks for it one more of rows without a text, whose results are discarded."""

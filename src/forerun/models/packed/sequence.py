@@ -7,7 +7,7 @@ prefix, and rows computed with skipped layers are refused there.
 from __future__ import annotations
 
 from collections.abc import Sequence as Series
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from time import perf_counter
 from typing import final
 
@@ -27,7 +27,7 @@ CHUNK = 512
 
 @dataclass(frozen=True, slots=True, eq=False)
 class _Row:
-    """A scratch row. state is the input of its exit layer, [D], if plan is a pure early exit.
+    """A scratch row. exits holds the inputs of its exit layer, its own at `place`, if plan is a pure early exit.
 
     taps are the layers whose states it was computed with.
     """
@@ -36,7 +36,8 @@ class _Row:
     parent: int
     depth: int
     plan: LayerPlan
-    state: Tensor | None
+    exits: Tensor | None
+    place: int
     taps: frozenset[int]
 
 
@@ -105,12 +106,12 @@ class Sequence:
         entry: list[Tensor] = []
         for token, parent, row in zip(tokens, parents, self._rows, strict=False):
             exit_layer = row.plan.resumes_at
-            if exit_layer is None or row.state is None or (token, parent) != (row.token, row.parent):
+            if exit_layer is None or row.exits is None or (token, parent) != (row.token, row.parent):
                 break
             if entry and exit_layer != enter:
                 break
             enter = exit_layer
-            entry.append(row.state)
+            entry.append(row.exits[row.place])
         return enter, entry
 
     async def _run(
@@ -148,10 +149,10 @@ class Sequence:
         seconds = perf_counter() - begun
         for layer in taps:
             self._states.setdefault(layer, States()).write(len(self.ids) + first, rows.taps[layer])
-        exits = [None] * len(tokens) if exit_layer is None else rows.taps[exit_layer]
-        for token, parent, depth, state in zip(tokens, parents, depths[first:], exits, strict=True):
-            self._rows.append(_Row(token, parent, depth, plan, state, taps))
-        return replace(rows, seconds=seconds)
+        exits = None if exit_layer is None else rows.taps[exit_layer]
+        for place, (token, parent) in enumerate(zip(tokens, parents, strict=True)):
+            self._rows.append(_Row(token, parent, depths[first + place], plan, exits, place, taps))
+        return Rows(rows.logits, rows.hidden, rows.taps, seconds, rows.chooser)
 
     def _depths(self, tokens: Series[int], parents: Series[int]) -> list[int]:
         """Positions after the prefix, of the scratch rows and of the new ones."""
@@ -184,6 +185,8 @@ class Sequence:
         for layer, states in self._states.items():
             if states.known == committed and all(layer in self._rows[row].taps for row in rows):
                 states.move(slots, committed)
+            else:
+                states.forget(committed)
         self.ids += [self._rows[row].token for row in rows]
         self.drop()
 

@@ -6,6 +6,7 @@ from functools import cache
 
 import pytest
 
+from forerun.models.lean.native.applies import SMALL
 from forerun.models.lean.native.library import SWITCH, Library, load, processor_levels
 from forerun.models.lean.runner import LeanRunner
 from forerun.testing import tiny_model
@@ -35,10 +36,11 @@ def kernels(level: str = "") -> Library:
 
 
 @cache
-def native(family: str, level: str = "") -> LeanRunner:
-    """A tiny model in int4 on native kernels."""
+def native(family: str, level: str = "", weights: str = "int4") -> LeanRunner:
+    """A tiny model on native kernels. Small weights need widths of whole groups; others have half a unit at the end."""
+    width = 64 if weights in SMALL else 48
     with pytest.MonkeyPatch.context() as patch:
         patch.setenv(SWITCH, level or LEVELS[-1])
-        runner = LeanRunner.from_model(tiny_model(family, intermediate_size=64), "int4")
+        runner = LeanRunner.from_model(tiny_model(family, intermediate_size=width), weights)
     assert isinstance(runner.native, Library)
     return runner

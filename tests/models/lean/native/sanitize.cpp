@@ -1,5 +1,5 @@
 // A random tiny model through every part of the native step, for sanitizers: chains, trees, two sequences at once, resumed
-// rows, taps, windows, restricted heads, one and three threads. A row's logits must be the same in all of them.
+// rows, taps, windows, restricted heads, states beside tokens, one and three threads. A row's logits must be the same in all of them.
 #include <cstdio>
 #include <cstdlib>
 #include <cstring>
@@ -143,6 +143,29 @@ void check(const Model& model, const float* const* turns, int threads, int terms
   forerun_release(space);
 }
 
+// A decoder that reads states beside its tokens.
+void check_fused(Model model, int columns, const float* const* turns, int threads, int terms) {
+  model.fuse = matrix(WIDTH, columns, columns == WIDTH ? 4 : 8), model.state_norm = vector(WIDTH);
+  Space* space = forerun_workspace();
+  Run run{model, turns, space, threads, terms, {}};
+  const float* states = vector(size_t(9) * WIDTH);
+  Text plain, whole, neighbour;
+  const auto reads = [&](Text& text, int committed, int n, const float* from) {
+    Part part = text.part(committed, chain(n), n, from);
+    part.enter = 0;
+    return part;
+  };
+  std::vector<float> wanted;
+  for (int i = 0; i < 9; i++) {
+    const auto row = run({reads(plain, i, 1, states + size_t(i) * WIDTH)}, {i}, model.embedding);
+    wanted.insert(wanted.end(), row.begin(), row.end());
+  }
+  const auto rows = run({reads(neighbour, 0, 2, states), reads(whole, 0, 9, states)},
+                        {7, 7, 0, 1, 2, 3, 4, 5, 6, 7, 8}, model.embedding);
+  for (int i = 0; i < 9; i++) same("rows of states", rows, 2 + i, wanted, i);
+  forerun_release(space);
+}
+
 }  // namespace
 
 int main() {
@@ -159,9 +182,12 @@ int main() {
   const float* turns[] = {turn.data()};
   for (int activation = 0; activation < 2; activation++) {
     const Model model{LAYERS, WIDTH, HEADS, KV, DIM, MLP, VOCAB, activation, 1e-5f, 1.f, 0.5f, 2.f, matrix(VOCAB, WIDTH, 8), vector(WIDTH),
-                      layers.data()};
+                      layers.data(), {}, nullptr};
     for (int threads : {1, 3})
-      for (int terms : {1, 2}) check(model, turns, threads, terms);
+      for (int terms : {1, 2}) {
+        check(model, turns, threads, terms);
+        for (int columns : {WIDTH, 2 * WIDTH}) check_fused(model, columns, turns, threads, terms);
+      }
   }
   std::vector<float> x(3 * WIDTH, 0.5f), y(3 * ALL);
   if (forerun_linear(&layers[0].qkv, x.data(), 3, y.data(), 2, 3)) return 1;

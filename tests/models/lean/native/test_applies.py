@@ -18,6 +18,7 @@ from forerun.testing import tiny_model
 from .kernels import LEVELS, needs_kernels
 
 CPU = torch.device("cpu")
+FLOATS = frozenset({torch.float32})
 
 
 def shape() -> Shape:
@@ -25,24 +26,38 @@ def shape() -> Shape:
 
 
 @needs_kernels
-def test_int4_on_a_cpu_runs_natively(monkeypatch: pytest.MonkeyPatch) -> None:
+@pytest.mark.parametrize("weights", ["", "float32", "bf16", "int8", "int4"])
+def test_every_form_of_weights_runs_natively_on_a_cpu(weights: str, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv(SWITCH, LEVELS[-1])
-    assert isinstance(native_kernels(shape(), "int4", CPU), Library)
+    fitting = replace(shape(), mlp=64)
+    assert isinstance(native_kernels(fitting, weights, FLOATS, CPU), Library)
+    assert isinstance(native_kernels(fitting, weights, FLOATS | {torch.bfloat16}, CPU), Library)
+
+
+@needs_kernels
+def test_a_float16_model_runs_natively_in_other_weights_only(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv(SWITCH, LEVELS[-1])
+    own = frozenset({torch.float16, torch.float32})
+    assert native_kernels(shape(), "", own, CPU) == (
+        "the native step holds floats in float32 and bfloat16 and the model's are float16"
+    )
+    assert isinstance(native_kernels(shape(), "bf16", own, CPU), Library)
 
 
 @pytest.mark.parametrize(
     ("weights", "device", "changes", "reason"),
     [
-        ("bf16", "cpu", {}, "the native step holds weights in int4"),
-        ("", "cpu", {}, "the native step holds weights in int4"),
         ("int4", "meta", {}, "the native step runs on CPUs and the model is on meta"),
-        ("int4", "cpu", {"width": 48}, r"the model's widths \(48, 4 heads of 8\) are not multiples of 32"),
-        ("int4", "cpu", {"head_dim": 9}, r"widths \(32, 4 heads of 9\)"),
-        ("int4", "cpu", {"activation": F.relu}, "the native step lacks the model's activation"),
+        ("int4", "cpu", {}, r"the model's widths \(32, 48, 4 heads of 8\) are not multiples of 32"),
+        ("int8", "cpu", {"width": 48}, r"widths \(48, 48, 4 heads of 8\) are not multiples of 32"),
+        ("bf16", "cpu", {"width": 40}, r"widths \(40, 48, 4 heads of 8\) are not multiples of 16"),
+        ("", "cpu", {"mlp": 50}, r"widths \(32, 50, 4 heads of 8\) are not multiples of 16"),
+        ("", "cpu", {"head_dim": 9}, r"widths \(32, 48, 4 heads of 9\)"),
+        ("", "cpu", {"activation": F.relu}, "the native step lacks the model's activation"),
     ],
 )
 def test_what_does_not_is_said(weights: str, device: str, changes: dict[str, object], reason: str) -> None:
-    found = native_kernels(replace(shape(), **changes), weights, torch.device(device))
+    found = native_kernels(replace(shape(), **changes), weights, FLOATS, torch.device(device))
     assert isinstance(found, str)
     assert re.search(reason, found)
 

@@ -10,19 +10,27 @@ import torch
 from ..shape import ACTIVATIONS, Shape
 from ..weights import GROUP
 from .library import Library, choose
+from .matrix import LANES
 
-WEIGHTS = ("int4",)
+DTYPES = frozenset({torch.float32, torch.bfloat16})
+SMALL = ("int4", "int8")
 
 
-def native_kernels(shape: Shape, weights: str, device: torch.device) -> Library | str:
-    """The kernels for this model, or the reason why it runs on torch's operations."""
-    if weights not in WEIGHTS:
-        return f"the native step holds weights in {', '.join(WEIGHTS)}"
+def native_kernels(shape: Shape, weights: str, dtypes: frozenset[torch.dtype], device: torch.device) -> Library | str:
+    """The kernels for this model, or the reason why it runs on torch's operations. dtypes: of its own matrices."""
     if device.type != "cpu":
         return f"the native step runs on CPUs and the model is on {device.type}"
-    if shape.head_dim % 2 or (shape.heads * shape.head_dim) % GROUP or shape.width % GROUP:
+    if not weights and dtypes - DTYPES:
+        own = ", ".join(sorted(str(dtype).removeprefix("torch.") for dtype in dtypes - DTYPES))
+        return f"the native step holds floats in float32 and bfloat16 and the model's are {own}"
+    inner = shape.heads * shape.head_dim
+    # dense rows may be of any length, results come 16 at a time
+    each = GROUP if weights in SMALL else LANES
+    widths = (shape.width, shape.mlp, inner) if weights in SMALL else (shape.width, shape.mlp)
+    if shape.head_dim % 2 or any(width % each for width in widths):
         return (
-            f"the model's widths ({shape.width}, {shape.heads} heads of {shape.head_dim}) are not multiples of {GROUP}"
+            f"the model's widths ({shape.width}, {shape.mlp}, {shape.heads} heads of {shape.head_dim}) "
+            f"are not multiples of {each}"
         )
     if shape.activation not in ACTIVATIONS.values():
         return "the native step lacks the model's activation"

@@ -7,6 +7,7 @@ last group 16 float32 scales. The grids are those of torch's kernels.
 
 from __future__ import annotations
 
+from abc import abstractmethod
 from ctypes import byref
 from typing import final
 
@@ -24,25 +25,27 @@ LANES = 16
 TERMS = 2  # of 8 bits, for what asks for one product alone
 
 
-@final
-class Repacked(Table):
-    """dtype is what is made beside it is held in; products themselves take float32 rows and give such."""
+def filled(rows: Tensor) -> Tensor:
+    """The rows and as many zeros as the last block lacks."""
+    return F.pad(rows, (*(0, 0) * (rows.ndim - 1), 0, -rows.shape[0] % LANES))
 
-    def __init__(self, library: Library, grid: Int4Grid | Int8Grid, bias: Tensor | None = None) -> None:
-        self.rows, self.columns = grid.codes.shape
-        if self.columns % GROUP:
-            raise UnsupportedOption(
-                f"native weights come in groups of {GROUP} columns and a matrix has {self.columns}; set FORERUN_NATIVE=off"
-            )
-        self.bits = 4 if isinstance(grid, Int4Grid) else 8
-        self.bias = None if bias is None else _filled(bias.float()).contiguous()
-        self.dtype, self.device = torch.bfloat16, grid.codes.device
-        self._library = library
-        packed = _int4_blocks(grid) if isinstance(grid, Int4Grid) else _int8_blocks(grid)
-        self._data = torch.empty_like(packed)
-        library.functions.forerun_large_pages(self._data.data_ptr(), packed.nbytes)
-        self._data.copy_(packed)
-        assert self._data.data_ptr() % 64 == 0, "native loads are aligned"
+
+def placed(library: Library, packed: Tensor) -> Tensor:
+    """A copy of what was packed, aligned, on large pages where the system has them."""
+    data = torch.empty_like(packed)
+    library.functions.forerun_large_pages(data.data_ptr(), packed.nbytes)
+    data.copy_(packed)
+    assert data.data_ptr() % 64 == 0, "native loads are aligned"
+    return data
+
+
+class NativeMatrix(Table):
+    """A matrix in blocks of LANES rows, of `bits` bits a weight. Products take float32 rows and give such."""
+
+    columns: int
+    bits: int
+    _library: Library
+    _data: Tensor
 
     @property
     def view(self) -> MatrixView:
@@ -61,6 +64,35 @@ class Repacked(Table):
             check(function(byref(self.view), x.data_ptr(), len(x), y.data_ptr(), TERMS, threads))
         return y
 
+    def as_head(self) -> Linear:
+        return self
+
+    @abstractmethod
+    def picked(self, rows: Tensor) -> NativeMatrix:
+        """Some rows of the matrix, without its bias."""
+
+    @property
+    def nbytes(self) -> int:
+        return int(self._data.nbytes)
+
+
+@final
+class Repacked(NativeMatrix):
+    """Codes of a grid. dtype is what is made beside it is held in."""
+
+    def __init__(self, library: Library, grid: Int4Grid | Int8Grid, bias: Tensor | None = None) -> None:
+        self.rows, self.columns = grid.codes.shape
+        if self.columns % GROUP:
+            raise UnsupportedOption(
+                f"native weights come in groups of {GROUP} columns and a matrix has {self.columns}; set FORERUN_NATIVE=off"
+            )
+        self.bits = 4 if isinstance(grid, Int4Grid) else 8
+        self.bias = None if bias is None else filled(bias.float()).contiguous()
+        self.dtype, self.device = torch.bfloat16, grid.codes.device
+        self._library = library
+        packed = _int4_blocks(grid) if isinstance(grid, Int4Grid) else _int8_blocks(grid)
+        self._data = placed(library, packed)
+
     def grid(self) -> Int4Grid | Int8Grid:
         """The codes that it was made of."""
         return (_int4_grid if self.bits == 4 else _int8_grid)(self._data, self.rows)
@@ -75,32 +107,20 @@ class Repacked(Table):
         codes = _int8_codes(self._data)[blocks, :, :, lanes].reshape(len(ids), -1)
         return (codes.float() - 128) * _int8_scales(self._data)[blocks, lanes][:, None]
 
-    def as_head(self) -> Linear:
-        return self
-
-    def picked(self, rows: Tensor) -> Linear:
+    def picked(self, rows: Tensor) -> Repacked:
         grid = self.grid()
         if isinstance(grid, Int4Grid):
             return Repacked(self._library, grid.take(rows))
         return Repacked(self._library, Int8Grid(grid.codes[rows], grid.scales[rows]))
 
-    @property
-    def nbytes(self) -> int:
-        return int(self._data.nbytes)
-
-
-def _filled(rows: Tensor) -> Tensor:
-    """The rows and as many zeros as the last block lacks."""
-    return F.pad(rows, (*(0, 0) * (rows.ndim - 1), 0, -rows.shape[0] % LANES))
-
 
 def _int4_blocks(grid: Int4Grid) -> Tensor:
     columns = grid.codes.shape[1]
-    codes = _filled(grid.codes).view(-1, LANES, columns // GROUP, 2, 4, 4)
+    codes = filled(grid.codes).view(-1, LANES, columns // GROUP, 2, 4, 4)
     both = codes[:, :, :, 0] | codes[:, :, :, 1] << 4
     both = both.permute(0, 2, 3, 1, 4).flatten(2)
     pairs = torch.stack([grid.scales, middle_of(grid.scales, grid.minima)], -1).bfloat16()
-    pairs = _filled(pairs).view(-1, LANES, columns // GROUP, 2).transpose(1, 2).contiguous()
+    pairs = filled(pairs).view(-1, LANES, columns // GROUP, 2).transpose(1, 2).contiguous()
     return torch.cat([both, pairs.view(torch.uint8).flatten(2)], -1)
 
 
@@ -116,8 +136,8 @@ def _int4_grid(data: Tensor, rows: int) -> Int4Grid:
 def _int8_blocks(grid: Int8Grid) -> Tensor:
     columns = grid.codes.shape[1]
     codes = (grid.codes.short() + 128).to(torch.uint8)
-    codes = _filled(codes).view(-1, LANES, columns // GROUP, 8, 4).permute(0, 2, 3, 1, 4).flatten(1)
-    scales = _filled(grid.scales.float()).view(-1, LANES).contiguous().view(torch.uint8)
+    codes = filled(codes).view(-1, LANES, columns // GROUP, 8, 4).permute(0, 2, 3, 1, 4).flatten(1)
+    scales = filled(grid.scales.float()).view(-1, LANES).contiguous().view(torch.uint8)
     return torch.cat([codes, scales], -1)
 
 

@@ -16,7 +16,7 @@ from torch import Tensor
 
 from ....core.forward import Rows
 from ....errors import UnsupportedModel
-from ...packed.forward import Packed, Part
+from ...packed.forward import Part
 from ...packed.plan import LayerPlan
 from ...packed.request import Request
 from ...packed.runner import gather
@@ -25,11 +25,14 @@ from ..layers import Layer, Norm
 from ..linear import Linear
 from ..rope import Rotation
 from ..shape import ACTIVATIONS, Shape
+from .choice import NativeChooser
 from .library import Library, check
-from .matrix import Repacked
+from .matrix import NativeMatrix
+from .prepared import Prepared
 from .store import BlockStore
-from .views import CallView, LayerView, MatrixView, ModelView, PartView
+from .views import LayerView, MatrixView, ModelView, PartView
 
+MOST_CALLS = 64  # plans whose calls are kept, of a search for skip sets, say
 NAMES = tuple(ACTIVATIONS)
 assert NAMES == ("silu", "gelu_pytorch_tanh"), "forward.h knows these two"
 
@@ -46,11 +49,14 @@ class NativeStep:
             raise ValueError(f"activations are held in 1 or 2 terms of 8 bits, got {terms}")
         self.library = library
         self.terms = terms
+        self.chooser = NativeChooser(library)
         self._shape = shape
         self._rotation = rotation
         self._decoder = decoder
         self._ropes = tuple(dict.fromkeys(shape.ropes))
         self._models: dict[str, tuple[ModelView, Sequence[Layer]]] = {}
+        self._calls: dict[tuple[LayerPlan, frozenset[int]], Prepared] = {}
+        self._last: tuple[LayerPlan, frozenset[int], Prepared] | None = None
         self._lock = Lock()
         self._workspace = library.functions.forerun_workspace()
         if not self._workspace:
@@ -62,7 +68,7 @@ class NativeStep:
         """Run plans that name these weights with these layers."""
         shape, decoder = self._shape, self._decoder
         views = (LayerView * len(layers))(*(self._layer(layer) for layer in layers))
-        mlp = layers[0].down.view.columns if isinstance(layers[0].down, Repacked) else 0
+        mlp = layers[0].down.view.columns if isinstance(layers[0].down, NativeMatrix) else 0
         model = ModelView(
             *(shape.num_layers, shape.width, shape.heads, shape.kv_heads, shape.head_dim, mlp, shape.vocab_size),
             NAMES.index(next(name for name, own in ACTIVATIONS.items() if own is shape.activation)),
@@ -73,6 +79,9 @@ class NativeStep:
         )
         model.vocab = decoder.embedding.rows
         matrix(decoder.head, shape.width, model.vocab)
+        if fusion := decoder.fusion:
+            model.fuse = matrix(fusion.product, shape.width * (1 + fusion.with_tokens), shape.width)
+            model.state_norm = _vector(fusion.norm, shape.width)
         self._models[weights] = model, layers
 
     def _layer(self, layer: Layer) -> LayerView:
@@ -96,43 +105,52 @@ class NativeStep:
         return view
 
     def execute(self, requests: Sequence[Request], heads: dict[str, tuple[Tensor, Linear]]) -> list[Rows]:
-        """What LeanRunner.execute gives. heads: the restricted ones that plans may name."""
-        plan = requests[0].plan
-        packed = Packed([request.part for request in requests], plan, requests[0].taps)
-        taps = sorted(packed.taps)
-        rows, width = packed.num_rows, self._shape.width
-        tokens = (ctypes.c_int32 * rows)(*(token for request in requests for token in request.tokens))
+        """What LeanRunner.execute gives. heads: the restricted ones, by the names that plans give."""
+        parts = [request.part for request in requests]
+        held = [_part(part, self._shape) for part in parts]
+        views = (PartView * len(held))(*(view for view, _ in held))
+        tokens = (ctypes.c_int32 * sum(part.n for part in parts))(*(t for request in requests for t in request.tokens))
         wanted = _wanted(requests)
-        model, _ = self._models[plan.weights]
-        ids, head = heads[plan.head] if plan.head else (None, self._decoder.head)
-        logits = torch.empty(len(wanted), model.vocab)
-        hidden = torch.empty(len(wanted), width)
-        packed.hidden.update((layer, torch.empty(rows, width)) for layer in taps)
-        held = [_part(part, self._shape) for part in packed.parts]
-        attention, mlp = (_skips(left_out, self._shape.num_layers) for left_out in (plan.attention, plan.mlp))
-        longest = max(part.committed + max(part.depths) for part in packed.parts) + 1
+        longest = max(part.committed + max(part.depths) for part in parts) + 1
         # held until the call is over: another thread may make longer ones meanwhile
         tables = [self._rotation.table(rope, longest) for rope in self._ropes]
-        tap_layers = (ctypes.c_int32 * len(taps))(*taps)
-        tapped, turns = _addresses([packed.hidden[layer] for layer in taps]), _addresses(tables)
-        call = CallView(
-            ctypes.pointer(model),
-            (PartView * len(held))(*(view for view, _ in held)),
-            *(ctypes.addressof(array) for array in (tokens, attention, mlp, wanted, tap_layers, tapped, turns)),
-            ctypes.pointer(matrix(head, width)),
-            None if ids is None else ids.data_ptr(),
-            *(logits.data_ptr(), hidden.data_ptr()),
-            *(len(held), rows, _end(plan, self._shape), len(wanted), len(taps), self.terms, torch.get_num_threads()),
-        )
+        turns = _addresses(tables)
         with self._lock:
-            check(self.library.functions.forerun_forward(ctypes.byref(call), self._workspace))
+            prepared = self._prepared(requests[0], heads)
+            logits, hidden = prepared.logits.take(len(wanted)), prepared.hidden.take(len(wanted))
+            tapped = [torch.empty(len(tokens), self._shape.width) for _ in prepared.taps]
+            states = _addresses(tapped)
+            call = prepared.call
+            call.parts = views
+            call.num_parts, call.rows, call.num_wanted = len(parts), len(tokens), len(wanted)
+            call.tokens, call.wanted = ctypes.addressof(tokens), ctypes.addressof(wanted)
+            call.turns, call.tapped = ctypes.addressof(turns), ctypes.addressof(states)
+            call.logits, call.hidden = logits.data_ptr(), hidden.data_ptr()
+            call.terms, call.threads = self.terms, torch.get_num_threads()
+            check(self.library.functions.forerun_forward(call, self._workspace))
         del tables
-        return gather(hidden, logits, packed, requests)
+        return gather(hidden, logits, dict(zip(prepared.taps, tapped, strict=True)), requests, self.chooser)
+
+    def _prepared(self, request: Request, heads: dict[str, tuple[Tensor, Linear]]) -> Prepared:
+        """The call of this request's plan and taps, of which few are in use at a time."""
+        plan, taps = request.plan, request.taps
+        if self._last is not None and self._last[0] is plan and self._last[1] == taps:
+            return self._last[2]
+        found = self._calls.get((plan, taps))
+        if found is None:
+            if len(self._calls) >= MOST_CALLS:
+                self._calls.clear()
+            model, _ = self._models[plan.weights]
+            ids, head = heads.get(plan.head, (None, self._decoder.head))
+            view = matrix(head, self._shape.width)
+            found = self._calls[plan, taps] = Prepared(model, plan, sorted(taps), view, ids)
+        self._last = plan, taps, found
+        return found
 
 
 def matrix(linear: Linear, columns: int, rows: int | None = None) -> MatrixView:
     """Where a matrix lies. Raises ValueError unless it has this form."""
-    if not isinstance(linear, Repacked):
+    if not isinstance(linear, NativeMatrix):
         raise UnsupportedModel("the native step runs weights that were packed for it")
     view = linear.view
     if view.columns != columns or rows not in (None, view.features):
@@ -182,13 +200,5 @@ def _part(part: Part, shape: Shape) -> tuple[PartView, object]:
     return view, (depths, ancestors, entry)
 
 
-def _skips(left_out: frozenset[int], layers: int) -> ctypes.Array[ctypes.c_uint8]:
-    return (ctypes.c_uint8 * layers)(*(layer in left_out for layer in range(layers)) if left_out else ())
-
-
 def _addresses(tensors: Sequence[Tensor]) -> ctypes.Array[ctypes.c_void_p]:
     return (ctypes.c_void_p * len(tensors))(*(tensor.data_ptr() for tensor in tensors))
-
-
-def _end(plan: LayerPlan, shape: Shape) -> int:
-    return shape.num_layers if plan.exit_layer is None else plan.exit_layer

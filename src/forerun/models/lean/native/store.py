@@ -50,7 +50,6 @@ class BlockStore(Store):
     def write(self, layer: int, slot: int, keys: Tensor, values: Tensor) -> tuple[Tensor, Tensor]:
         raise UnsupportedModel("this sequence was made for another runner; make it with the one that runs it")
 
-    @torch.inference_mode()
     def move(self, slots: Sequence[int], start: int) -> None:
         if self._keys is None or self._values is None or list(slots) == list(range(start, start + len(slots))):
             return

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import ctypes
-from ctypes import c_float, c_int32, c_int64, c_void_p
+from ctypes import c_double, c_float, c_int32, c_int64, c_void_p
 from typing import Any, ClassVar, TypeAlias, final
 
 Fields: TypeAlias = list[tuple[str, Any]]
@@ -39,6 +39,8 @@ class ModelView(ctypes.Structure):
         ("embedding", MatrixView),
         ("final_norm", c_void_p),
         ("layer", ctypes.POINTER(LayerView)),
+        ("fuse", MatrixView),
+        ("state_norm", c_void_p),
     ]
 
 
@@ -63,4 +65,14 @@ class CallView(ctypes.Structure):
             (name, c_int32)
             for name in ("num_parts", "rows", "end", "num_wanted", "num_taps", "terms", "threads", "unused")
         ),
+    ]
+
+
+@final
+class FiltersView(ctypes.Structure):
+    _fields_: ClassVar[Fields] = [
+        ("temperature", c_float),
+        ("top_k", c_int32),
+        ("top_p", c_double),
+        ("min_p", c_double),
     ]

@@ -26,8 +26,7 @@ struct Group {
 // How rows are cut into chunks that go through a product together.
 struct Chunks {
   int rows, count, each;
-  Chunks(int n, int terms) : rows(n) {
-    const int most = MOST_ROWS[terms];
+  Chunks(int n, int most) : rows(n) {
     count = (n + most - 1) / most;
     each = count ? (n + count - 1) / count : 1;
     count = (n + each - 1) / each;
@@ -57,12 +56,6 @@ inline void quantise(Floats a, Floats b, Group<TERMS>& out) {
   out.total = out.scale * float(total);
   out.zero4 = -8 * total;
   out.zero8 = -128 * total;
-}
-
-template <int TERMS>
-inline void quantise_row(const float* x, int row, const Chunks& chunks, int groups, Group<TERMS>* out) {
-  for (int g = 0; g < groups; g++)
-    quantise<TERMS>(load(x + g * GROUP), load(x + g * GROUP + LANES), out[chunks.place(row, g, groups)]);
 }
 
 }  // namespace forerun

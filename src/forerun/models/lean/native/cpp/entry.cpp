@@ -3,13 +3,14 @@
 
 #include <new>
 
+#include "choice.h"
 #include "forward.h"
 
 using namespace forerun;
 
 namespace {
 
-constexpr int VERSION = 1;  // of the structures in views.h; native/library.py refuses any other
+constexpr int VERSION = 2;  // of the structures in views.h; native/library.py refuses any other
 
 enum Failure { DONE = 0, BAD_TOKEN = 1, NO_MEMORY = 2, BAD_SHAPE = 3 };
 
@@ -18,32 +19,29 @@ struct Job {
   Workspace* space;
 };
 
-template <int TERMS>
 void forward(void* context, int thread, int threads, Barrier& barrier) {
   const Job& job = *static_cast<Job*>(context);
-  Forward<TERMS>(*job.call, *job.space, thread, threads, barrier).run();
+  Forward(*job.call, *job.space, thread, threads, barrier).run();
 }
 
 struct Linear {
   const Matrix* w;
   const float* x;
   float* y;
-  int rows;
-  Workspace* space;
+  int rows, terms;
+  uint8_t* room;
 };
 
-template <int TERMS>
 void linear(void* context, int thread, int threads, Barrier& barrier) {
   const Linear& job = *static_cast<Linear*>(context);
   const Matrix& w = *job.w;
-  const Chunks chunks(job.rows, TERMS);
-  const int groups = w.columns / GROUP, blocks = blocks_of(w);
-  auto* a = reinterpret_cast<Group<TERMS>*>(job.space->groups[0].get());
+  const Operand in(w, job.terms, job.rows, job.room);
   for (int r = int(int64_t(job.rows) * thread / threads); r < int(int64_t(job.rows) * (thread + 1) / threads); r++)
-    quantise_row<TERMS>(job.x + size_t(r) * w.columns, r, chunks, groups, a);
+    in.set(r, job.x + size_t(r) * w.columns);
   barrier.wait();
-  product<TERMS>(w, int(int64_t(blocks) * thread / threads), int(int64_t(blocks) * (thread + 1) / threads), w.data, a,
-                 chunks, [&](int b, int r, Floats y) { put(job.y + size_t(r) * w.features, b * LANES, w.features, y); });
+  const int blocks = blocks_of(w);
+  product(w, int(int64_t(blocks) * thread / threads), int(int64_t(blocks) * (thread + 1) / threads), w.data, in,
+          [&](int b, int r, Floats y) { put(job.y + size_t(r) * w.features, b * LANES, w.features, y); });
 }
 
 struct Reading {
@@ -97,29 +95,41 @@ int forerun_forward(const Call* call, Workspace* space) {
   for (int i = 0; i < call->rows; i++)
     if (call->tokens[i] < 0 || call->tokens[i] >= m.embedding.features) return BAD_TOKEN;
   try {
-    space->prepare(*call, call->terms == 2 ? sizeof(Group<2>) : sizeof(Group<1>));
+    space->prepare(*call);
   } catch (const std::bad_alloc&) {
     return NO_MEMORY;
   }
-  if (!space->sound()) return BAD_SHAPE;
+  if (!space->sound(*call)) return BAD_SHAPE;
   Job job{call, space};
-  pool().run(call->threads, call->rows > FEW, call->terms == 2 ? forward<2> : forward<1>, &job);
+  pool().run(call->threads, call->rows > FEW, forward, &job);
   return DONE;
+}
+
+// The best token of each row, which lie `apart` floats from each other.
+int forerun_best(const float* logits, int rows, int64_t apart, int count, float* values, int32_t* tokens) {
+  if (rows < 0 || count < 1 || apart < count) return BAD_SHAPE;
+  for (int row = 0; row < rows; row++) best(logits + row * apart, count, values + row, tokens + row);
+  return DONE;
+}
+
+// As filtered has it; the number of tokens.
+int forerun_filtered(const float* row, int count, const Filters* filters, int room, int32_t* tokens, double* shares) {
+  if (count < 1 || !(filters->temperature > 0)) return 0;
+  try {
+    return filtered(row, count, *filters, room, tokens, shares);
+  } catch (const std::bad_alloc&) {
+    return 0;
+  }
 }
 
 // y [rows, features] of x [rows, columns].
 int forerun_linear(const Matrix* w, const float* x, int rows, float* y, int terms, int threads) {
-  if (rows < 1 || w->columns % GROUP || (terms != 1 && terms != 2)) return BAD_SHAPE;
-  Workspace space;
-  try {
-    space.groups.push_back(Buffer<uint8_t>(static_cast<uint8_t*>(
-        std::aligned_alloc(64, (size_t(rows) * (w->columns / GROUP) * sizeof(Group<2>) + 63) / 64 * 64))));
-  } catch (const std::bad_alloc&) {
-    return NO_MEMORY;
-  }
-  if (!space.groups[0]) return NO_MEMORY;
-  Linear job{w, x, y, rows, &space};
-  pool().run(threads, true, terms == 2 ? linear<2> : linear<1>, &job);
+  if (rows < 1 || (w->bits < 16 && w->columns % GROUP) || (terms != 1 && terms != 2)) return BAD_SHAPE;
+  const size_t units = (size_t(w->columns) + GROUP - 1) / GROUP;
+  const Buffer<uint8_t> room(static_cast<uint8_t*>(std::aligned_alloc(64, size_t(rows) * units * ROOM)));
+  if (!room) return NO_MEMORY;
+  Linear job{w, x, y, rows, terms, room.get()};
+  pool().run(threads, true, linear, &job);
   return DONE;
 }
 

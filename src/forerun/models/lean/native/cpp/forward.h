@@ -5,12 +5,11 @@
 
 #include "attention.h"
 #include "pool.h"
-#include "products.h"
+#include "operand.h"
 #include "workspace.h"
 
 namespace forerun {
 
-template <int TERMS>
 class Forward {
  public:
   Forward(const Call& call, Workspace& space, int thread, int threads, Barrier& barrier)
@@ -33,18 +32,39 @@ class Forward {
   int from(int count) const { return int(int64_t(count) * t_ / threads_); }
   int to(int count) const { return int(int64_t(count) * (t_ + 1) / threads_); }
   float* state(int row) const { return s_.x.get() + size_t(row) * m_.width; }
-  Group<TERMS>* groups(int buffer) const { return reinterpret_cast<Group<TERMS>*>(s_.groups[buffer].get()); }
+  Operand operand(const Matrix& w, int rows, int buffer) const {
+    return Operand(w, c_.terms, rows, s_.operands[buffer].get());
+  }
   const uint8_t* own_part(const Matrix& w) const { return block_of(w, from(blocks_of(w))); }
 
   void begin() {
-    for (int r = from(c_.rows); r < to(c_.rows); r++) {
-      embed_row(m_.embedding, c_.tokens[r], m_.embedding_scale, state(r));
-      if (const float* entry = s_.rows[r].entry) std::memcpy(state(r), entry, sizeof(float) * m_.width);
-    }
+    m_.fuse.data ? fuse() : embed();
     if (c_.ids)
       for (size_t i = size_t(m_.vocab) * from(c_.num_wanted), end = size_t(m_.vocab) * to(c_.num_wanted); i < end; i++)
         c_.logits[i] = -__builtin_inff();
     barrier_.wait();
+  }
+
+  void embed() {
+    for (int r = from(c_.rows); r < to(c_.rows); r++) {
+      embed_row(m_.embedding, c_.tokens[r], m_.embedding_scale, state(r));
+      if (const float* entry = s_.rows[r].entry) std::memcpy(state(r), entry, sizeof(float) * m_.width);
+    }
+  }
+
+  void fuse() {
+    const Matrix& w = m_.fuse;
+    const Operand in = prepare(w, c_.rows, [&](int first, int last, const Operand& out) {
+      float* line = s_.line(t_);
+      for (int r = first; r < last; r++) {
+        normalise(s_.rows[r].entry, m_.state_norm, m_.width, m_.eps, line);
+        if (w.columns > m_.width) embed_row(m_.embedding, c_.tokens[r], 1, line + m_.width);
+        out.set(r, line);
+      }
+    });
+    const int blocks = blocks_of(w);
+    product(w, from(blocks), to(blocks), own_part(m_.layer[0].qkv), in,
+            [&](int b, int r, Floats y) { store(state(r) + b * LANES, y); });
   }
 
   // Taps after the last layer that runs are all what it gave.
@@ -58,45 +78,44 @@ class Forward {
       }
   }
 
-  // `ready` fills groups of rows first..last. Few rows are every thread's own work: cheaper than to wait for each other.
+  // Rows for a product with w: `ready` sets rows first..last. Few are every thread's own work: cheaper than to wait for each
+  // other.
   template <class Ready>
-  Group<TERMS>* prepare(int rows, const Ready& ready) {
+  Operand prepare(const Matrix& w, int rows, const Ready& ready) {
     const bool share = threads_ > 1 && rows >= 4;
-    Group<TERMS>* out = groups(share ? 0 : 2 + t_);
+    const Operand out = operand(w, rows, share ? 0 : 2 + t_);
     ready(share ? from(rows) : 0, share ? to(rows) : rows, out);
     if (share) barrier_.wait();
     return out;
   }
 
-  Group<TERMS>* normed(const float* weight, const Live& live, const Chunks& chunks) {
-    return prepare(live.count(), [&](int first, int last, Group<TERMS>* out) {
+  Operand normed(const Matrix& w, const float* weight, const Live& live) {
+    return prepare(w, live.count(), [&](int first, int last, const Operand& out) {
       float* row = s_.line(t_);
       for (int i = first; i < last; i++) {
         const float* x = state(live.rows[i]);
         if (weight) normalise(x, weight, m_.width, m_.eps, row);
-        quantise_row<TERMS>(weight ? row : x, i, chunks, m_.width / GROUP, out);
+        out.set(i, weight ? row : x);
       }
     });
   }
 
   void attend(const Layer& l, int layer, const Live& live) {
-    const Chunks chunks(live.count(), TERMS);
     const int all = (m_.heads + 2 * m_.kv_heads) * m_.head_dim, inner = m_.heads * m_.head_dim;
-    const Group<TERMS>* in = normed(l.before_attention, live, chunks);
+    const Operand in = normed(l.qkv, l.before_attention, live);
     const int blocks = blocks_of(l.qkv);
-    product<TERMS>(l.qkv, from(blocks), to(blocks), own_part(l.out), in, chunks,
-                   [&](int b, int r, Floats y) { put(s_.flat.get() + size_t(r) * all, b * LANES, all, y); });
+    product(l.qkv, from(blocks), to(blocks), own_part(l.out), in,
+            [&](int b, int r, Floats y) { put(s_.flat.get() + size_t(r) * all, b * LANES, all, y); });
     barrier_.wait();
     for (int i = from(live.count()); i < to(live.count()); i++)
       turn_heads(m_, l, c_.turns[l.rope], s_.rows[live.rows[i]], layer, s_.flat.get() + size_t(i) * all, s_.line(t_));
     barrier_.wait();
     attend_queries(l, layer, live);
     barrier_.wait();
-    const Group<TERMS>* mixed = prepare(live.count(), [&](int first, int last, Group<TERMS>* out) {
-      for (int i = first; i < last; i++)
-        quantise_row<TERMS>(s_.mixed.get() + size_t(i) * inner, i, chunks, inner / GROUP, out);
+    const Operand mixed = prepare(l.out, live.count(), [&](int first, int last, const Operand& out) {
+      for (int i = first; i < last; i++) out.set(i, s_.mixed.get() + size_t(i) * inner);
     });
-    add(l.out, l.after_attention, mixed, live, chunks, own_part(l.gate_up));
+    add(l.out, l.after_attention, mixed, live, own_part(l.gate_up));
   }
 
   // Queries of all parts are dealt out by how much they read.
@@ -135,39 +154,39 @@ class Forward {
   }
 
   void feed(const Layer& l, int layer, const Live& live) {
-    const Chunks chunks(live.count(), TERMS);
-    const Group<TERMS>* in = normed(l.before_mlp, live, chunks);
-    gate_up(l, in, live.count(), chunks);
+    const Operand inner = operand(l.down, live.count(), 1);
+    gate_up(l, normed(l.gate_up, l.before_mlp, live), inner, live.count());
     barrier_.wait();
     const uint8_t* then = own_part(layer + 1 < c_.end ? m_.layer[layer + 1].qkv : *c_.head);
-    add(l.down, l.after_mlp, groups(1), live, chunks, then);
+    add(l.down, l.after_mlp, inner, live, then);
   }
 
-  // A unit is four blocks, two of gates and two of ups: 32 results are one thread's own, and leave it quantised.
-  void gate_up(const Layer& l, const Group<TERMS>* in, int rows, const Chunks& chunks) {
-    const int units = m_.mlp / GROUP, last = to(units);
+  // A unit is four blocks, two of gates and two of ups: 32 results are one thread's own, and leave it ready for the next
+  // product. The last unit may have half of them.
+  void gate_up(const Layer& l, const Operand& in, const Operand& out, int rows) {
+    const int units = (m_.mlp + GROUP - 1) / GROUP, blocks = blocks_of(l.gate_up), last = to(units);
     float* kept = s_.unit(t_);
     for (int unit = from(units); unit < last; unit++) {
       const uint8_t* then = unit + 1 < last ? block_of(l.gate_up, 4 * unit + 4) : own_part(l.down);
-      product<TERMS>(l.gate_up, 4 * unit, 4 * unit + 4, then, in, chunks,
-                     [&](int b, int r, Floats y) { store(kept + (size_t(r) * 4 + b % 4) * LANES, y); });
+      const int end = 4 * unit + 4 < blocks ? 4 * unit + 4 : blocks, halves = (end - 4 * unit) / 2;
+      product(l.gate_up, 4 * unit, end, then, in,
+              [&](int b, int r, Floats y) { store(kept + (size_t(r) * 4 + b % 4) * LANES, y); });
       for (int r = 0; r < rows; r++) {
-        Floats h[2];
-        for (int i = 0; i < 2; i++) {
+        Floats h[2] = {};
+        for (int i = 0; i < halves; i++) {
           const Floats gate = load(kept + (size_t(r) * 4 + 2 * i) * LANES);
           h[i] = (m_.activation ? gelu(gate) : silu(gate)) * load(kept + (size_t(r) * 4 + 2 * i + 1) * LANES);
         }
-        quantise<TERMS>(h[0], h[1], groups(1)[chunks.place(r, unit, units)]);
+        out.set(r, unit, h[0], h[1]);
       }
     }
   }
 
   // A sublayer's last product onto the stream, through a norm where there is one.
-  void add(const Matrix& w, const float* norm, const Group<TERMS>* in, const Live& live, const Chunks& chunks,
-           const uint8_t* then) {
+  void add(const Matrix& w, const float* norm, const Operand& in, const Live& live, const uint8_t* then) {
     const int blocks = blocks_of(w);
     const Floats scale = all(m_.residual_scale);
-    product<TERMS>(w, from(blocks), to(blocks), then, in, chunks, [&](int b, int r, Floats y) {
+    product(w, from(blocks), to(blocks), then, in, [&](int b, int r, Floats y) {
       float* x = norm ? s_.flat.get() + size_t(r) * m_.width : state(live.rows[r]);
       x += b * LANES;
       store(x, norm ? y : fma(y, scale, load(x)));
@@ -185,19 +204,17 @@ class Forward {
 
   void finish() {
     if (!c_.num_wanted) return;
-    const Chunks chunks(c_.num_wanted, TERMS);
     for (int i = from(c_.num_wanted); i < to(c_.num_wanted); i++)
       normalise(state(c_.wanted[i]), m_.final_norm, m_.width, m_.eps, c_.hidden + size_t(i) * m_.width);
     barrier_.wait();
-    const Group<TERMS>* in = prepare(c_.num_wanted, [&](int first, int last, Group<TERMS>* out) {
-      for (int i = first; i < last; i++)
-        quantise_row<TERMS>(c_.hidden + size_t(i) * m_.width, i, chunks, m_.width / GROUP, out);
-    });
     const Matrix& w = *c_.head;
+    const Operand in = prepare(w, c_.num_wanted, [&](int first, int last, const Operand& out) {
+      for (int i = first; i < last; i++) out.set(i, c_.hidden + size_t(i) * m_.width);
+    });
     const int blocks = blocks_of(w);
     const Floats scale = all(m_.logit_scale);
     const uint8_t* then = c_.end ? own_part(m_.layer[0].qkv) : w.data;
-    product<TERMS>(w, from(blocks), to(blocks), then, in, chunks, [&](int b, int r, Floats y) {
+    product(w, from(blocks), to(blocks), then, in, [&](int b, int r, Floats y) {
       float* row = c_.logits + size_t(r) * m_.vocab;
       y = y * scale;
       if (!c_.ids) return put(row, b * LANES, w.features, y);

@@ -12,6 +12,7 @@ constexpr size_t INT8_GROUP = LANES * GROUP;
 inline int blocks_of(const Matrix& w) { return (w.features + LANES - 1) / LANES; }
 inline size_t group_bytes(const Matrix& w) { return w.bits == 4 ? INT4_GROUP : INT8_GROUP; }
 inline size_t block_bytes(const Matrix& w) {
+  if (w.bits >= 16) return size_t(w.bits == 32 ? w.columns : (w.columns + 1) / 2) * 4 * LANES;
   return size_t(w.columns / GROUP) * group_bytes(w) + (w.bits == 4 ? 0 : 4 * LANES);
 }
 inline const uint8_t* block_of(const Matrix& w, int block) { return w.data + block * block_bytes(w); }

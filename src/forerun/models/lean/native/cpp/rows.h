@@ -17,9 +17,22 @@ inline void put(float* row, int first, int end, Floats y) {
     std::memcpy(row + first, &y, sizeof(float) * (end - first));
 }
 
+// Row `lane` of a block in float32 or bfloat16.
+inline void embed_dense(const Matrix& table, const uint8_t* block, int lane, float scale, float* x) {
+  for (int k = 0; k < table.columns; k++) {
+    uint32_t bits;
+    std::memcpy(&bits, block + (table.bits == 32 ? k : k / 2) * 4 * LANES + lane * 4, sizeof bits);
+    if (table.bits == 16) bits = k % 2 ? bits & 0xffff0000 : bits << 16;
+    float own;
+    std::memcpy(&own, &bits, sizeof own);
+    x[k] = own * scale;
+  }
+}
+
 inline void embed_row(const Matrix& table, int token, float scale, float* x) {
   const int lane = token % LANES, groups = table.columns / GROUP;
   const uint8_t* block = block_of(table, token / LANES);
+  if (table.bits >= 16) return embed_dense(table, block, lane, scale, x);
   float own;
   std::memcpy(&own, block + groups * INT8_GROUP + lane * sizeof(float), sizeof own);
   for (int k = 0; k < table.columns; k += 4)

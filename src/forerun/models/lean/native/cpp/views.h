@@ -7,8 +7,9 @@ namespace forerun {
 
 constexpr int GROUP = 32;  // columns that share a scale, of weights and of activations
 
-// bits 4: codes with a scale and the value of code 8 a group; bits 8: codes + 128 with a scale a row. In blocks of LANES
-// rows, the last one filled up (native/matrix.py says how); bias as long as the blocks, or null.
+// bits 4: codes with a scale and the value of code 8 a group; bits 8: codes + 128 with a scale a row; bits 16 and 32: bfloat16
+// and float32. In blocks of LANES rows, the last one filled up (native/matrix.py and dense.py say how); bias as long as the
+// blocks, or null.
 struct Matrix {
   const uint8_t* data;
   const float* bias;
@@ -22,12 +23,16 @@ struct Layer {
   int32_t norm_each_head, window, rope, unused;  // window 0: none
 };
 
+// fuse: of a decoder that reads another model's states, null elsewhere: all its rows bring an entry, and begin as the product
+// with that, normed by state_norm, and after it the token's embedding where fuse is twice as wide as the model.
 struct Model {
   int32_t layers, width, heads, kv_heads, head_dim, mlp, vocab, activation;  // activation 0: silu, 1: gelu by tanh
   float eps, embedding_scale, residual_scale, logit_scale;
   Matrix embedding;
   const float* final_norm;
   const Layer* layer;
+  Matrix fuse;
+  const float* state_norm;
 };
 
 // n rows of one sequence after `committed` slots and `first` scratch slots. depths: of all scratch rows. ancestors
@@ -55,6 +60,13 @@ struct Call {
   const int64_t* ids;
   float *logits, *hidden;
   int32_t num_parts, rows, end, num_wanted, num_taps, terms, threads, unused;
+};
+
+// How a row of logits is narrowed. top_k 0 (or the vocabulary), top_p 1 and min_p 0 are no filters.
+struct Filters {
+  float temperature;
+  int32_t top_k;
+  double top_p, min_p;
 };
 
 }  // namespace forerun

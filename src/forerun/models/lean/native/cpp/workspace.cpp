@@ -16,16 +16,17 @@ Buffer<T> buffer(size_t count) {
 
 }  // namespace
 
-void Workspace::prepare(const Call& call, size_t group_size) {
+void Workspace::prepare(const Call& call) {
   lay_out(call);
   size_t longest = 0;
   for (const Row& row : rows) longest = std::max<size_t>(longest, std::max(row.slot, row.position) + 1);
-  reserve(call, longest, group_size);
+  reserve(call, longest);
 }
 
-bool Workspace::sound() const {
+bool Workspace::sound(const Call& call) const {
   size_t path = 0;
   for (const Row& row : rows) {
+    if (call.model->fuse.data && !row.entry) return false;
     if (row.slot < 0 || row.slot >= row.part->capacity || row.position < row.part->committed) return false;
     const size_t seen = size_t(row.position - row.part->committed) + 1;
     if (row.path ? paths_[path++].size() != seen : row.position != row.slot) return false;
@@ -33,34 +34,34 @@ bool Workspace::sound() const {
   return true;
 }
 
-void Workspace::reserve(const Call& call, size_t longest, size_t group_size) {
+void Workspace::reserve(const Call& call, size_t longest) {
   const Model& m = *call.model;
   const size_t inner = size_t(m.heads) * m.head_dim, all = inner + 2 * size_t(m.kv_heads) * m.head_dim;
-  const size_t widest = std::max({size_t(m.width), inner, size_t(m.mlp)});
+  const size_t widest = std::max({size_t(m.width), inner, size_t(m.mlp), size_t(m.fuse.columns)});
+  const size_t units = (widest + GROUP - 1) / GROUP;
   const std::vector<size_t> wanted = {size_t(call.rows),
                                       size_t(m.width),
                                       all,
-                                      widest,
-                                      group_size,
+                                      units,
                                       (longest + SLOTS) / SLOTS * SLOTS,
                                       size_t(call.threads)};
   if (reserved_.size() == wanted.size() && std::equal(wanted.begin(), wanted.end(), reserved_.begin(), std::less_equal<>()))
     return;
   if (reserved_.empty()) reserved_.assign(wanted.size(), 0);
   for (size_t i = 0; i < wanted.size(); i++) reserved_[i] = std::max(reserved_[i], wanted[i]);
-  if (reserved_[5] == wanted[5]) reserved_[5] *= 2;  // a text grows
+  if (reserved_[4] == wanted[4]) reserved_[4] *= 2;  // a text grows
   const size_t count = reserved_[0], width = reserved_[1], flat_width = std::max(reserved_[2], padded(width));
   x = buffer<float>(count * width);
   flat = buffer<float>(count * flat_width);
-  mixed = buffer<float>(count * reserved_[3]);
-  scores_stride = reserved_[5];
-  groups.clear(), threads_.clear();
-  for (size_t i = 0; i < 2 + reserved_[6]; i++)
-    groups.push_back(buffer<uint8_t>((i < 2 ? count : std::min<size_t>(count, 3)) * reserved_[3] / GROUP * reserved_[4]));
+  mixed = buffer<float>(count * reserved_[3] * GROUP);
+  scores_stride = reserved_[4];
+  operands.clear(), threads_.clear();
+  for (size_t i = 0; i < 2 + reserved_[5]; i++)
+    operands.push_back(buffer<uint8_t>((i < 2 ? count : std::min<size_t>(count, 3)) * reserved_[3] * ROOM));
   // one thread alone takes all rows as its own
-  if (reserved_[6] >= 1) groups[2] = buffer<uint8_t>(count * reserved_[3] / GROUP * reserved_[4]);
-  for (size_t i = 0; i < reserved_[6]; i++)
-    threads_.push_back({buffer<float>(TOGETHER * scores_stride), buffer<float>(padded(std::max(width, flat_width))),
+  if (reserved_[5] >= 1) operands[2] = buffer<uint8_t>(count * reserved_[3] * ROOM);
+  for (size_t i = 0; i < reserved_[5]; i++)
+    threads_.push_back({buffer<float>(TOGETHER * scores_stride), buffer<float>(std::max(flat_width, reserved_[3] * GROUP)),
                         buffer<float>(count * 4 * LANES)});
 }
 

@@ -8,6 +8,7 @@
 #include <vector>
 
 #include "attention.h"
+#include "operand.h"
 #include "rows.h"
 
 namespace forerun {
@@ -31,17 +32,17 @@ struct Live {
   int count() const { return int(rows.size()); }
 };
 
-// groups: of rows that threads quantise together (0), of the MLP's inner rows (1), of each thread's own (2 + thread).
+// operands: of rows that threads prepare together (0), of the MLP's inner rows (1), of each thread's own (2 + thread).
 class Workspace {
  public:
   std::vector<Row> rows;
   Buffer<float> x, flat, mixed;
-  std::vector<Buffer<uint8_t>> groups;
+  std::vector<Buffer<uint8_t>> operands;
   size_t scores_stride = 0;
 
-  void prepare(const Call& call, size_t group_size);
-  // Whether the rows' slots and paths are within what their parts hold.
-  bool sound() const;
+  void prepare(const Call& call);
+  // Whether the rows' slots and paths are within what their parts hold, and they bring the states that the model reads.
+  bool sound(const Call& call) const;
   const Live& live_in(int layer) const { return std::prev(live_.upper_bound(layer))->second; }
   float* scores(int thread) { return threads_[thread].scores.get(); }
   float* line(int thread) { return threads_[thread].line.get(); }
@@ -51,7 +52,7 @@ class Workspace {
   struct OfThread {
     Buffer<float> scores, line, unit;
   };
-  void reserve(const Call& call, size_t longest, size_t group_size);
+  void reserve(const Call& call, size_t longest);
   void lay_out(const Call& call);
   void find_paths(const Part& part);
 

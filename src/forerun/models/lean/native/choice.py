@@ -1,0 +1,56 @@
+"""Rows of logits, read natively: the best tokens, and what top-k, top-p and min-p leave, in one pass over the vocabulary."""
+
+from __future__ import annotations
+
+import ctypes
+from threading import local
+from typing import final
+
+import torch
+from torch import Tensor
+
+from ....core.choice import Chooser
+from ....core.law import Filtered, Law
+from ....core.values import Sampling
+from .library import Library, check
+from .views import FiltersView
+
+ROOM = 1024  # tokens that filters may leave; of more, torch's operations make the law
+
+
+@final
+class NativeChooser(Chooser):
+    """Threads may share it."""
+
+    def __init__(self, library: Library) -> None:
+        self._best = library.functions.forerun_best
+        self._filtered = library.functions.forerun_filtered
+        self._room = local()
+
+    def best(self, rows: Tensor) -> tuple[list[float], list[int]] | None:
+        if not _readable(rows):
+            return None
+        count, size = rows.shape
+        values, tokens = (ctypes.c_float * count)(), (ctypes.c_int32 * count)()
+        check(self._best(rows.data_ptr(), count, rows.stride(0) if count > 1 else size, size, values, tokens))
+        return list(values), list(tokens)
+
+    def filtered(self, row: Tensor, sampling: Sampling) -> Law | None:
+        if not _readable(row):
+            return None
+        filters = FiltersView(sampling.temperature, sampling.top_k, sampling.top_p, sampling.min_p)
+        tokens, probs = self._arrays()
+        count = self._filtered(row.data_ptr(), row.shape[0], filters, ROOM, tokens, probs)
+        return Filtered(tokens[:count], probs[:count]) if count else None
+
+    def _arrays(self) -> tuple[ctypes.Array[ctypes.c_int32], ctypes.Array[ctypes.c_double]]:
+        """Room for one result of the calling thread."""
+        try:
+            found: tuple[ctypes.Array[ctypes.c_int32], ctypes.Array[ctypes.c_double]] = self._room.arrays
+        except AttributeError:
+            found = self._room.arrays = (ctypes.c_int32 * ROOM)(), (ctypes.c_double * ROOM)()
+        return found
+
+
+def _readable(rows: Tensor) -> bool:
+    return rows.dtype is torch.float32 and rows.stride(-1) == 1 and rows.numel() > 0

@@ -1,0 +1,42 @@
+"""What every forward of one plan hands over alike, made once: only its rows are written anew."""
+
+from __future__ import annotations
+
+import ctypes
+from collections.abc import Sequence
+from typing import final
+
+from torch import Tensor
+
+from ...packed.plan import LayerPlan
+from .outputs import Outputs
+from .views import CallView, MatrixView, ModelView
+
+
+@final
+class Prepared:
+    """A call under a plan with taps, as far as it stays the same. It is filled and run by one thread at a time.
+
+    logits, hidden: room for the rows of the head; kept holds what the call points to.
+    """
+
+    def __init__(
+        self, model: ModelView, plan: LayerPlan, taps: Sequence[int], head: MatrixView, ids: Tensor | None
+    ) -> None:
+        layers = model.layers
+        self.taps = tuple(taps)
+        attention, mlp = (_skips(left_out, layers) for left_out in (plan.attention, plan.mlp))
+        tap_layers = (ctypes.c_int32 * len(taps))(*taps)
+        self.call = call = CallView()
+        call.model = ctypes.pointer(model)
+        call.skips_attention, call.skips_mlp = ctypes.addressof(attention), ctypes.addressof(mlp)
+        call.taps, call.num_taps = ctypes.addressof(tap_layers), len(taps)
+        call.head = ctypes.pointer(head)
+        call.ids = None if ids is None else ids.data_ptr()
+        call.end = layers if plan.exit_layer is None else plan.exit_layer
+        self.logits, self.hidden = Outputs(model.vocab), Outputs(model.width)
+        self._kept = attention, mlp, tap_layers, ids
+
+
+def _skips(left_out: frozenset[int], layers: int) -> ctypes.Array[ctypes.c_uint8]:
+    return (ctypes.c_uint8 * layers)(*(layer in left_out for layer in range(layers)) if left_out else ())

@@ -1,0 +1,145 @@
+"""Reading logits natively gives what torch's operations and transformers' processors give, ties and edges included."""
+
+from __future__ import annotations
+
+import random
+from typing import Any
+
+import pytest
+import torch
+from torch import Tensor
+
+from forerun.core.law import Categorical, Filtered, Law
+from forerun.core.sampling import greedy_tokens, law
+from forerun.core.values import Sampling
+from forerun.errors import InvalidLogits
+from forerun.models.lean.native.choice import ROOM, NativeChooser
+
+from .kernels import LEVELS, kernels, needs_kernels
+
+pytestmark = needs_kernels
+SIZES = (1, 7, 16, 97, 1000, 5003)
+FILTERS: list[dict[str, Any]] = [
+    {"top_k": 1},
+    {"top_k": 7},
+    {"top_k": 50},
+    {"top_p": 0.9},
+    {"top_p": 0.05},
+    {"min_p": 0.1},
+    {"min_p": 1.0},
+    {"top_k": 50, "top_p": 0.9, "temperature": 0.7},
+    {"top_k": 20, "top_p": 0.8, "min_p": 0.05, "temperature": 1.9},
+    {"top_p": 0.95, "min_p": 0.02, "temperature": 0.3},
+]
+
+
+@pytest.fixture(scope="module", params=LEVELS)
+def chooser(request: Any) -> NativeChooser:
+    return NativeChooser(kernels(request.param))
+
+
+def rows(size: int, ties: bool, count: int = 6) -> Tensor:
+    generator = torch.Generator().manual_seed(size)
+    logits = torch.randn(count, size, generator=generator) * 4
+    logits[0, ::3] = -torch.inf
+    logits[0, -1] = 1.0
+    return (logits * 2).round() / 2 if ties else logits
+
+
+def dense(own: Law, size: int) -> Tensor:
+    return torch.tensor([own.probability(token) for token in range(size)])
+
+
+@pytest.mark.parametrize("ties", [False, True], ids=["", "ties"])
+@pytest.mark.parametrize("options", FILTERS, ids=str)
+def test_the_law_is_that_of_torchs_operations(chooser: NativeChooser, options: dict[str, Any], ties: bool) -> None:
+    sampling = Sampling(**{"temperature": 1.0, **options})
+    read = 0
+    for size in SIZES:
+        for row in rows(size, ties):
+            own = chooser.filtered(row, sampling)
+            if own is None:
+                continue
+            read += 1
+            expected = law(row, sampling)
+            assert isinstance(expected, Categorical)
+            found = dense(own, size)
+            assert torch.equal(found > 0, expected.probs > 0)
+            torch.testing.assert_close(found, expected.probs, rtol=3e-6, atol=0)
+    assert read > 2 * len(SIZES)
+
+
+def test_the_same_numbers_draw_the_same_tokens(chooser: NativeChooser) -> None:
+    sampling = Sampling(temperature=0.8, top_k=40, top_p=0.95)
+    draw = random.Random(0)
+    for row in rows(5003, ties=False):
+        own, dense_one = chooser.filtered(row, sampling), law(row, sampling)
+        assert isinstance(own, Filtered)
+        for _ in range(50):
+            u = draw.random()
+            assert own.quantile(u) == dense_one.quantile(u)
+
+
+def test_neighbours_that_temperature_makes_equal_stay_together(chooser: NativeChooser) -> None:
+    """Two logits a bit apart are one score after the division, so that top-k keeps both, as in transformers."""
+    for start in range(1, 200):
+        low = torch.tensor(start / 7, dtype=torch.float32)
+        high = torch.nextafter(low, torch.tensor(torch.inf))
+        row = torch.cat([torch.full((500,), -3.0), low[None], high[None]])
+        sampling = Sampling(temperature=1.7, top_k=1)
+        own, expected = chooser.filtered(row, sampling), law(row, sampling)
+        assert own is not None
+        assert torch.equal(dense(own, 502) > 0, dense(expected, 502) > 0)
+
+
+@pytest.mark.parametrize("ties", [False, True], ids=["", "ties"])
+@pytest.mark.parametrize("size", SIZES)
+def test_the_best_token_is_the_first_of_the_largest(chooser: NativeChooser, size: int, ties: bool) -> None:
+    logits = rows(size, ties)
+    assert greedy_tokens(logits, chooser) == greedy_tokens(logits)
+    values, _ = chooser.best(logits) or ([], [])
+    assert values == logits.amax(-1).tolist()
+
+
+def test_the_first_of_a_shorter_vocabulary_is_read_in_place(chooser: NativeChooser) -> None:
+    logits = rows(1000, ties=False)
+    assert greedy_tokens(logits[:, :300], chooser) == greedy_tokens(logits[:, :300])
+
+
+@pytest.mark.parametrize("place", [0, 15, 16, 63, 64, 999])
+def test_a_row_that_is_no_law_is_an_error_as_ever(chooser: NativeChooser, place: int) -> None:
+    broken = rows(1000, ties=False)
+    broken[1, place] = torch.nan
+    with pytest.raises(InvalidLogits, match="NaN"):
+        greedy_tokens(broken, chooser)
+    with pytest.raises(InvalidLogits, match="NaN"):
+        law(broken[1], Sampling(temperature=1.0, top_k=5), chooser=chooser)
+    broken[1] = -torch.inf
+    with pytest.raises(InvalidLogits, match="no token is allowed"):
+        law(broken[1], Sampling(temperature=1.0, top_k=5), chooser=chooser)
+    broken[1, place] = torch.inf
+    with pytest.raises(InvalidLogits, match="inf"):
+        law(broken[1], Sampling(temperature=1.0, top_p=0.5), chooser=chooser)
+
+
+def test_what_it_leaves_to_torch(chooser: NativeChooser) -> None:
+    row = torch.zeros(5000)
+    assert chooser.filtered(row, Sampling(temperature=1.0)) is None
+    assert chooser.filtered(row, Sampling(temperature=1.0, top_k=5000)) is None
+    # all are equal, so that top-k keeps them all
+    assert ROOM < 5000
+    assert chooser.filtered(row, Sampling(temperature=1.0, top_k=5)) is None
+    assert chooser.filtered(row.double(), Sampling(temperature=1.0, top_k=5)) is None
+    assert chooser.filtered(torch.zeros(100, 2)[:, 0], Sampling(temperature=1.0, top_k=5)) is None
+    assert chooser.best(row.double()[None]) is None
+
+
+def test_history_and_warpers_are_torchs_work(chooser: NativeChooser) -> None:
+    row = rows(97, ties=False)[1]
+    penalised = Sampling(temperature=1.0, top_k=5, repetition_penalty=2.0)
+    warped = Sampling(temperature=1.0, top_k=5, warpers=(lambda ids, scores: scores * 2,))
+    for sampling in (penalised, warped):
+        with_it, without = law(row, sampling, [1, 2], 1, chooser), law(row, sampling, [1, 2], 1)
+        assert isinstance(with_it, Categorical)
+        assert isinstance(without, Categorical)
+        assert torch.equal(with_it.probs, without.probs)
