@@ -4,13 +4,15 @@ from collections.abc import AsyncGenerator
 from typing import Any
 
 import pytest
+import torch
+from torch import Tensor
 
 from forerun import load
 from forerun.core.chance import Seeded
 from forerun.core.drafter import Drafter
 from forerun.core.drive import drive
 from forerun.core.identity import Identity
-from forerun.core.values import ROOT, Context, Step
+from forerun.core.values import ROOT, Context, Draft, Round, Step, Verdict
 from forerun.drafters.base import DRAFTERS, Parts
 from forerun.drafters.graph_lossy import stochastic
 from forerun.drafters.hybrid import Hybrid
@@ -36,6 +38,9 @@ class Scripted(Drafter):
                 yield Step((token,), (node - 1,), (None,))
         finally:
             self.happened.append("ended")
+
+    def learn(self, round: Round, rows: Tensor) -> None:
+        self.happened.append("learnt")
 
     def close(self) -> None:
         self.happened.append("closed")
@@ -92,6 +97,13 @@ def test_a_draft_that_is_cut_short_ends_the_one_inside_at_once(tokens: tuple[int
         steps.aclose().send(None)
     asked = first if tokens else then
     assert asked.happened == ["asked", "ended"]
+
+
+def test_both_learn_from_every_round_whoever_drafted() -> None:
+    first, then = Scripted(4), Scripted(6)
+    verdict = Verdict((), (9,))
+    Hybrid(first, then).learn(Round((9,), Draft(), verdict, 3), torch.zeros(1, 8))
+    assert (first.happened, then.happened) == (["learnt"], ["learnt"])
 
 
 def test_the_layers_that_either_reads_are_tapped() -> None:
