@@ -302,6 +302,7 @@ class Engine:
             max_length=self.runner.max_length,
             eos=stop_tokens if options.ignore_eos else stop_tokens | ends,
             keep_logits=options.logprobs is not None,
+            remember=options.remember,
         )
         return context, fields
 

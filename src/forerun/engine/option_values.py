@@ -76,7 +76,9 @@ KINDS: Mapping[str, Callable[[str, Any], Any]] = {
     **dict.fromkeys(("max_new_tokens", "top_k", "no_repeat_ngram", "seed"), whole_number),
     **dict.fromkeys(("temperature", "top_p", "min_p"), _number),
     **dict.fromkeys(("repetition_penalty", "frequency_penalty", "presence_penalty"), _number),
-    **dict.fromkeys(("do_sample", "ignore_eos", "processed_logprobs", "speculate", "generation_config"), _switch),
+    **dict.fromkeys(
+        ("do_sample", "ignore_eos", "processed_logprobs", "speculate", "remember", "generation_config"), _switch
+    ),
     "logprobs": _alternatives,
     "stop": _strings,
     "stop_token_ids": _tokens,

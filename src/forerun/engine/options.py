@@ -50,6 +50,7 @@ class Options:
     logprobs: int | None = None
     processed_logprobs: bool = False
     speculate: bool = True
+    remember: bool = True
     generation_config: bool = True
 
     def sampling(self) -> Sampling:
