@@ -27,6 +27,7 @@ NEW = 16
 VARIANTS: dict[str, list[dict[str, Any]]] = {
     "self": [{"exit_layer": 1}, {"exit_layer": 3}, {"skip_attention": (1, 2), "skip_mlp": (2,)}, {}],
     "lookup": [{}, {"max_ngram": 2, "min_ngram": 2}],
+    "prediction": [{}],
     "suffix": [{}, {"least": 0.01, "history": 0}],
     "draft_model": [{"model": "small"}, {"model": "itself"}],
     "exit_adapter": [{"adapter": name} for name in ("state 2", "state+token 4")],
@@ -56,7 +57,7 @@ POLICY_VARIANTS: dict[str, list[dict[str, Any]]] = {
 }
 # Where drafts depend on earlier requests or on the clock, drawn drafts give another text for the same seed, of the same law.
 REMEMBER = ("adaptive", "cost", "governor")
-CHOOSE = ("none", "lookup", "suffix")
+CHOOSE = ("none", "lookup", "suffix", "prediction")
 
 
 HEADS: dict[str, tuple[str, Callable[[Path, Pair], Path]]] = {

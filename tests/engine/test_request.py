@@ -37,6 +37,7 @@ ALLOWED: dict[str, tuple[Any, ...]] = {
         ("do_sample", "ignore_eos", "processed_logprobs", "speculate", "remember", "generation_config"), (True, False)
     ),
     "processors": (own, forerun.row_wise(own), [own], (own, own), iter([own])),
+    "prediction": ("text", [1, 2], (1, 2), iter([1])),
     "stop": ("x", ["x", "y"], ("x",), {"x"}),
     "stop_token_ids": (3, [3, 4], (3,), {3}, torch.tensor([3]), np.array([3])),
     "logprobs": (2, True, False),

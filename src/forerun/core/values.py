@@ -230,7 +230,7 @@ class Sampling:
 class Context:
     """One request: the tokens so far (the last is pending), how to draw, where to stop. Only the loop extends ids.
 
-    remember: drafters may keep the answer to draft later requests from.
+    remember: drafters may keep the answer to draft later requests from. prediction: the answer that the caller expects.
     """
 
     ids: list[int]
@@ -241,6 +241,7 @@ class Context:
     eos: frozenset[int] = frozenset()
     keep_logits: bool = False
     remember: bool = True
+    prediction: Sequence[int] = ()
     prompt_length: int = field(init=False)
 
     def __post_init__(self) -> None:

@@ -56,6 +56,13 @@ def _tokens(name: str, value: Any) -> tuple[int, ...]:
     return tuple(whole_number(name, token) for token in _several(name, value, "a token id or a list of token ids"))
 
 
+def _text_or_tokens(name: str, value: Any) -> str | tuple[int, ...]:
+    found = value if isinstance(value, str) else _tokens(name, value)
+    if not found:
+        raise ValueError(f"{name} must not be empty; leave it out where nothing is expected")
+    return found
+
+
 def _functions(name: str, value: Any) -> tuple[Any, ...]:
     # transformers' LogitsProcessorList is a list that can be called itself
     alone = callable(value) and not isinstance(value, list | tuple)
@@ -82,5 +89,6 @@ KINDS: Mapping[str, Callable[[str, Any], Any]] = {
     "logprobs": _alternatives,
     "stop": _strings,
     "stop_token_ids": _tokens,
+    "prediction": _text_or_tokens,
     "processors": _functions,
 }
