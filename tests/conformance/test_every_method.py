@@ -35,6 +35,10 @@ VARIANTS: dict[str, list[dict[str, Any]]] = {
         {"then": "self", "exit_layer": 2},
         {"then": "draft_model", "model": "small", "min_ngram": 2},
     ],
+    "cascade": [
+        {"of": "suffix,self", "exit_layer": 2},
+        {"of": "lookup,suffix,draft_model", "model": "small"},
+    ],
     "tree": [
         {"of": "self", "exit_layer": 2, "n": 3},
         {"of": "draft_model", "model": "itself", "n": 2, "min_confidence": 0.0, "budget": 12},

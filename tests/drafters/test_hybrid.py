@@ -143,7 +143,7 @@ def test_each_drafter_gets_its_own_options(parts: Parts) -> None:
     ("options", "message"),
     [
         ({}, "drafter 'hybrid' needs option 'then': Lookup where it finds a match"),
-        ({"then": "magic"}, "unknown drafter 'magic'; known: draft_model, .*lookup"),
+        ({"then": "magic"}, "unknown drafter 'magic'; known: cascade, draft_model, .*lookup"),
         ({"then": "hybrid"}, "then must be a drafter other than 'hybrid' and 'lookup', got 'hybrid'"),
         ({"then": "lookup"}, "then must be a drafter other than 'hybrid' and 'lookup', got 'lookup'"),
         ({"then": "draft_model"}, "drafter 'draft_model' needs option 'model'"),

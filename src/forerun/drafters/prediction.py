@@ -14,9 +14,9 @@ from torch import Tensor
 from ..core.drafter import Drafter
 from ..core.values import Context, Round, Step
 from .base import DRAFTERS, DrafterFactory, Parts
-from .continuations import Continuations, Vote
-from .text_index import LONGEST, Match, TextIndex
-from .vote_acceptance import VoteAcceptance
+from .copying.continuations import Continuations, Vote
+from .copying.text_index import LONGEST, Match, TextIndex
+from .copying.vote_acceptance import VoteAcceptance
 
 LEAST = 0.15
 

@@ -17,10 +17,10 @@ from torch import Tensor
 from ..core.drafter import Drafter
 from ..core.values import Context, Round, Step
 from .base import DRAFTERS, DrafterFactory, Parts
-from .continuations import Continuations, Vote
-from .history import History
-from .text_index import LONGEST, Match, TextIndex
-from .vote_acceptance import VoteAcceptance
+from .copying.continuations import Continuations, Vote
+from .copying.history import History
+from .copying.text_index import LONGEST, Match, TextIndex
+from .copying.vote_acceptance import VoteAcceptance
 
 WORTH_ASKING = 2  # tokens: of a longer match, shorter ones are heard too
 

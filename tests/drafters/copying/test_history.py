@@ -2,8 +2,8 @@ from __future__ import annotations
 
 import pytest
 
-from forerun.drafters.continuations import Continuations
-from forerun.drafters.history import History
+from forerun.drafters.copying.continuations import Continuations
+from forerun.drafters.copying.history import History
 
 
 def continued(history: History, text: list[int]) -> list[int]:

@@ -5,7 +5,7 @@ from sys import getsizeof
 
 import pytest
 
-from forerun.drafters.text_index import LONGEST, MOST_PLACES, SIZES, TextIndex
+from forerun.drafters.copying.text_index import LONGEST, MOST_PLACES, SIZES, TextIndex
 
 
 def indexed(text: list[int]) -> TextIndex:

@@ -2,8 +2,8 @@ from __future__ import annotations
 
 import pytest
 
-from forerun.drafters.continuations import Continuations, Vote
-from forerun.drafters.text_index import Match
+from forerun.drafters.copying.continuations import Continuations, Vote
+from forerun.drafters.copying.text_index import Match
 
 TEXT = [1, 2, 3, 1, 2, 4, 1, 2]
 

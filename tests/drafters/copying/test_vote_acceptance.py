@@ -4,8 +4,8 @@ from concurrent.futures import ThreadPoolExecutor
 
 import pytest
 
-from forerun.drafters.continuations import Vote
-from forerun.drafters.vote_acceptance import VoteAcceptance
+from forerun.drafters.copying.continuations import Vote
+from forerun.drafters.copying.vote_acceptance import VoteAcceptance
 
 SURE = Vote(5, 1.0, 3, 12)
 DOUBTFUL = Vote(5, 0.4, 1, 1)
