@@ -16,7 +16,7 @@ from .conftest import Ran
 
 Call = Callable[..., Ran]
 SHORT = ("--max-new-tokens", "12")
-SWITCHES = {"speculate": True, "generation_config": True}
+SWITCHES = {"speculate": True, "remember": True, "generation_config": True}
 
 
 @pytest.fixture(scope="module")
@@ -123,6 +123,7 @@ def test_every_option_of_a_request_reaches_the_engine(
         "no_repeat_ngram": 4,
         "seed": 7,
         "logprobs": 1,
+        "prediction": "ab",
     }
     flags = [part for name, value in given.items() for part in (f"--{name.replace('_', '-')}", str(value))]
     ran = forerun(

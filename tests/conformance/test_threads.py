@@ -19,6 +19,7 @@ METHODS: dict[str, dict[str, Any]] = {
     "exit": {"drafter": "self", "drafter_options": {"exit_layer": 1}},
     "skip": {"drafter": "self", "drafter_options": {"skip_mlp": (0,), "skip_attention": (1,)}},
     "lookup": {"drafter": "lookup", "policy": "heuristic"},
+    "suffix": {"drafter": "suffix", "policy": "cost"},
     "draft_model": {"drafter": "draft_model", "drafter_options": {"model": "small"}},
     "hybrid": {"drafter": "hybrid", "drafter_options": {"then": "self", "exit_layer": 1}},
     "tree": {"drafter": "tree", "drafter_options": {"of": "draft_model", "model": "small", "n": 2}},

@@ -6,6 +6,7 @@ from collections.abc import AsyncGenerator, Sequence
 from functools import cache
 
 import pytest
+from torch import Tensor
 
 from forerun.core.chance import Seeded
 from forerun.core.decode import decode
@@ -31,6 +32,7 @@ class Scripted(Drafter):
         self.parents = range(ROOT, len(tokens) - 1) if parents is None else parents
         self.pulled = 0
         self.closed = 0
+        self.learnt: list[tuple[Round, Tensor]] = []
 
     async def draft(self, context: Context) -> AsyncGenerator[Step]:
         try:
@@ -39,6 +41,9 @@ class Scripted(Drafter):
                 yield Step((token,), (parent,), (None,))
         finally:
             self.closed += 1
+
+    def learn(self, round: Round, rows: Tensor) -> None:
+        self.learnt.append((round, rows.clone()))
 
 
 class Recorder(LengthPolicy):
@@ -179,6 +184,16 @@ def test_the_drafter_is_closed_each_round() -> None:
     got = rounds(context(), drafter, Fixed(1))
     # the last round has no room for a draft: the source is made and closed unread
     assert drafter.closed == sum(len(round.draft) > 0 for round in got)
+
+
+def test_the_drafter_learns_from_the_rows_of_every_finished_round_also_of_rejected_tokens() -> None:
+    drafter = Scripted([*plain()[1:3], 0])
+    got = rounds(context(), drafter)
+    assert [round for round, _ in drafter.learnt] == got
+    assert [len(rows) for _, rows in drafter.learnt] == [1, *(len(round.draft) + 1 for round in got[1:])]
+    for round, rows in drafter.learnt:
+        best = rows.argmax(-1).tolist()
+        assert [best[row] for row in (0, *(node + 1 for node in round.verdict.path))] == list(round.verdict.tokens)
 
 
 def test_raw_logits_come_only_when_asked_for() -> None:

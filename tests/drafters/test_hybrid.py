@@ -4,13 +4,15 @@ from collections.abc import AsyncGenerator
 from typing import Any
 
 import pytest
+import torch
+from torch import Tensor
 
 from forerun import load
 from forerun.core.chance import Seeded
 from forerun.core.drafter import Drafter
 from forerun.core.drive import drive
 from forerun.core.identity import Identity
-from forerun.core.values import ROOT, Context, Step
+from forerun.core.values import ROOT, Context, Draft, Round, Step, Verdict
 from forerun.drafters.base import DRAFTERS, Parts
 from forerun.drafters.graph_lossy import stochastic
 from forerun.drafters.hybrid import Hybrid
@@ -36,6 +38,9 @@ class Scripted(Drafter):
                 yield Step((token,), (node - 1,), (None,))
         finally:
             self.happened.append("ended")
+
+    def learn(self, round: Round, rows: Tensor) -> None:
+        self.happened.append("learnt")
 
     def close(self) -> None:
         self.happened.append("closed")
@@ -94,6 +99,13 @@ def test_a_draft_that_is_cut_short_ends_the_one_inside_at_once(tokens: tuple[int
     assert asked.happened == ["asked", "ended"]
 
 
+def test_both_learn_from_every_round_whoever_drafted() -> None:
+    first, then = Scripted(4), Scripted(6)
+    verdict = Verdict((), (9,))
+    Hybrid(first, then).learn(Round((9,), Draft(), verdict, 3), torch.zeros(1, 8))
+    assert (first.happened, then.happened) == (["learnt"], ["learnt"])
+
+
 def test_the_layers_that_either_reads_are_tapped() -> None:
     first, then = Scripted(4), Scripted(6)
     assert Hybrid(first, then).taps == frozenset()
@@ -131,7 +143,7 @@ def test_each_drafter_gets_its_own_options(parts: Parts) -> None:
     ("options", "message"),
     [
         ({}, "drafter 'hybrid' needs option 'then': Lookup where it finds a match"),
-        ({"then": "magic"}, "unknown drafter 'magic'; known: draft_model, .*lookup"),
+        ({"then": "magic"}, "unknown drafter 'magic'; known: cascade, draft_model, .*lookup"),
         ({"then": "hybrid"}, "then must be a drafter other than 'hybrid' and 'lookup', got 'hybrid'"),
         ({"then": "lookup"}, "then must be a drafter other than 'hybrid' and 'lookup', got 'lookup'"),
         ({"then": "draft_model"}, "drafter 'draft_model' needs option 'model'"),

@@ -22,6 +22,11 @@ def copied() -> Step:
     return Step((0,), (-1,), (None,))
 
 
+def counted(confidence: float = 0.5) -> Step:
+    """A copied token that its drafter has a confidence for."""
+    return Step((0,), (-1,), (None,), confidence=confidence)
+
+
 def chain(*confidences: float) -> list[Step]:
     return [step(confidence) for confidence in confidences]
 

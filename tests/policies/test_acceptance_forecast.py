@@ -5,7 +5,7 @@ import pytest
 
 from forerun.policies.acceptance_forecast import AcceptanceForecast, Beliefs, Reading, read
 
-from .rounds import copied, recorded
+from .rounds import copied, counted, recorded
 
 
 def computed(*confidences: float) -> list[Reading]:
@@ -66,6 +66,17 @@ def test_copied_and_computed_tokens_are_judged_apart() -> None:
     assert forecast.acceptance(computed(0.9)[0]) < 0.2
     assert forecast.ahead([read(copied())])[0].probability > 0.8
     assert forecast.ahead(computed(0.9))[0].probability < 0.5
+
+
+def test_counted_confidences_of_copied_tokens_are_read_and_judged_apart() -> None:
+    sure, doubtful = read(counted(0.9)), read(counted(0.2))
+    fresh = AcceptanceForecast(Beliefs())
+    assert fresh.acceptance(sure) > 0.7 > 0.4 > fresh.acceptance(doubtful)
+    beliefs = taught([([sure, sure], 2), ([doubtful], 0), (computed(0.9), 0)] * 40)
+    forecast = AcceptanceForecast(beliefs)
+    assert forecast.acceptance(sure) > 0.9
+    assert forecast.acceptance(computed(0.9)[0]) < 0.2
+    assert forecast.ahead([sure])[0].probability > forecast.ahead([doubtful])[0].probability + 0.1
 
 
 def test_a_draft_not_yet_begun_is_judged_as_most_drafts_are() -> None:

@@ -64,7 +64,7 @@ def spelling(name: str) -> str:
 
 def request_flags(without: Collection[str] = (), only: Collection[str] = tuple(REQUEST)) -> list[inspect.Parameter]:
     """A flag for each field of Options that can be written on a command line; None is for those left open."""
-    kinds = {**get_type_hints(Options, localns={"Tensor": Any}), "stop": list[str]}
+    kinds = {**get_type_hints(Options, localns={"Tensor": Any}), "stop": list[str], "prediction": str | None}
     defaults = {field.name: field.default for field in fields(Options)}
     return [
         _open_flag(name, kinds[name], default)

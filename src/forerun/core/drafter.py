@@ -6,9 +6,11 @@ from abc import ABC, abstractmethod
 from collections.abc import AsyncGenerator
 from collections.abc import Sequence as Series
 
+from torch import Tensor
+
 from ..errors import UnsupportedOption
 from .forward import Rows
-from .values import Context, Step, UnusedWork
+from .values import Context, Round, Step, UnusedWork
 from .verify import Rule
 
 WITH_LAW = "draft with draft_model, self or exit_adapter"
@@ -62,6 +64,12 @@ class Drafter(ABC):
         drafter has no rows.
         """
         raise UnsupportedOption(f"a {type(self).__name__} can't read a text in one pass; {WITH_LAW}")
+
+    def learn(self, round: Round, rows: Tensor) -> None:  # noqa: B027
+        """Learn from a finished round: rows [1 + N, V] are the target's raw logits, row i + 1 follows draft node i.
+
+        The last row alone in the prefill. The rows are the caller's: read them now, don't keep or change them.
+        """
 
     def close(self) -> None:  # noqa: B027
         """The request ended: release what other requests can use. Called once; most drafters hold nothing."""

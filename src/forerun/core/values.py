@@ -73,7 +73,7 @@ class Step:
     laws[i] is the law that tokens[i] was *drawn* from; None says that it was *chosen*: by argmax, lookup or top-k, and
     always at temperature 0. logits [n, V] and hidden [n, D] are of the row that produced the token, the row whose input
     is the token's parent: signals for policies, never for verification. forward_seconds: what the row cost. signals, if
-    given, replace the logits.
+    given, replace the logits. confidence: how likely chosen tokens without a row are accepted, where the drafter knows.
     """
 
     tokens: tuple[int, ...]
@@ -84,6 +84,7 @@ class Step:
     forward_seconds: float = 0.0
     signals: Signals | None = None
     counts: DraftCounts = DraftCounts()
+    confidence: float | None = None
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -227,7 +228,10 @@ class Sampling:
 
 @dataclass(slots=True)
 class Context:
-    """One request: the tokens so far (the last is pending), how to draw, where to stop. Only the loop extends ids."""
+    """One request: the tokens so far (the last is pending), how to draw, where to stop. Only the loop extends ids.
+
+    remember: drafters may keep the answer to draft later requests from. prediction: the answer that the caller expects.
+    """
 
     ids: list[int]
     chance: Chance
@@ -236,6 +240,8 @@ class Context:
     max_length: int | None = None
     eos: frozenset[int] = frozenset()
     keep_logits: bool = False
+    remember: bool = True
+    prediction: Sequence[int] = ()
     prompt_length: int = field(init=False)
 
     def __post_init__(self) -> None:

@@ -13,7 +13,7 @@ from ..core.drafter import WITH_LAW, Drafter
 from ..core.forward import Rows
 from ..core.law import Law, PointMass
 from ..core.sampling import ranked
-from ..core.values import ROOT, Context
+from ..core.values import ROOT, Context, Round
 from ..errors import InvalidLogits, UnsupportedOption
 from .base import DRAFTERS, DrafterFactory, Parts
 
@@ -85,6 +85,9 @@ class Branched(Drafter):
 
     async def read(self, ids: Series[int], given: int) -> Rows:
         return await self.inner.read(ids, given)
+
+    def learn(self, round: Round, rows: Tensor) -> None:
+        self.inner.learn(round, rows)
 
     def close(self) -> None:
         self.inner.close()

@@ -11,10 +11,12 @@ from collections.abc import Sequence as Series
 from contextlib import aclosing
 from typing import Any, final
 
+from torch import Tensor
+
 from ..core.drafter import Drafter
 from ..core.forward import Rows
 from ..core.registry import Entry
-from ..core.values import Context, Step, UnusedWork
+from ..core.values import Context, Round, Step, UnusedWork
 from ..errors import UnsupportedOption
 from .base import DRAFTERS, DrafterFactory, Parts
 
@@ -47,6 +49,10 @@ class Hybrid(Drafter):
     async def read(self, ids: Series[int], given: int) -> Rows:
         """The other drafter's rows; lookup has none."""
         return await self._drafters[1].read(ids, given)
+
+    def learn(self, round: Round, rows: Tensor) -> None:
+        for drafter in self._drafters:
+            drafter.learn(round, rows)
 
     def close(self) -> None:
         for drafter in self._drafters:

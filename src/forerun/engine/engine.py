@@ -22,7 +22,9 @@ from ..core.identity import Identity, Pair
 from ..core.processors import PROMISE, ClassifiedProcessors
 from ..core.values import Context, Round
 from ..drafters.base import DrafterFactory, Parts, drafting_pool
+from ..drafters.hybrid import Hybrid
 from ..drafters.none import NoDraft
+from ..drafters.prediction import Prediction
 from ..errors import UnsupportedOption
 from ..models.lean.weights import WeightsName
 from ..models.loading.follow import check_text_is_not_random, follow
@@ -42,6 +44,7 @@ from .methods import drafter_factory, policy_factory
 from .option_values import whole_number
 from .options import Options, applied_options, given_options, options_from
 from .prompts.forms import encode, is_many, split
+from .prompts.prediction import predicted_tokens
 from .prompts.prompt import Prompt, Prompts, SinglePrompt, TokenRows
 from .request import RequestOptions
 
@@ -156,6 +159,8 @@ class Engine:
     async def rounds(self, context: Context, speculate: bool = True) -> AsyncGenerator[Round]:
         """decode on a sequence of the pool, which is released whatever happens. For a driver (drive.py)."""
         with self.borrow(context.ids, speculate) as (sequence, drafter):
+            if context.prediction and speculate:
+                drafter = Hybrid(Prediction(), drafter)
             async with aclosing(decode(sequence, drafter, self._policy(), context)) as rounds:
                 async for round in rounds:
                     yield round
@@ -310,6 +315,8 @@ class Engine:
             max_length=self.runner.max_length,
             eos=stop_tokens if options.ignore_eos else stop_tokens | ends,
             keep_logits=options.logprobs is not None,
+            remember=options.remember,
+            prediction=predicted_tokens(options.prediction, self.tokenizer, self.runner.vocab_size),
         )
         return context, fields
 

@@ -56,6 +56,13 @@ def _tokens(name: str, value: Any) -> tuple[int, ...]:
     return tuple(whole_number(name, token) for token in _several(name, value, "a token id or a list of token ids"))
 
 
+def _text_or_tokens(name: str, value: Any) -> str | tuple[int, ...]:
+    found = value if isinstance(value, str) else _tokens(name, value)
+    if not found:
+        raise ValueError(f"{name} must not be empty; leave it out where nothing is expected")
+    return found
+
+
 def _functions(name: str, value: Any) -> tuple[Any, ...]:
     # transformers' LogitsProcessorList is a list that can be called itself
     alone = callable(value) and not isinstance(value, list | tuple)
@@ -76,9 +83,12 @@ KINDS: Mapping[str, Callable[[str, Any], Any]] = {
     **dict.fromkeys(("max_new_tokens", "top_k", "no_repeat_ngram", "seed"), whole_number),
     **dict.fromkeys(("temperature", "top_p", "min_p"), _number),
     **dict.fromkeys(("repetition_penalty", "frequency_penalty", "presence_penalty"), _number),
-    **dict.fromkeys(("do_sample", "ignore_eos", "processed_logprobs", "speculate", "generation_config"), _switch),
+    **dict.fromkeys(
+        ("do_sample", "ignore_eos", "processed_logprobs", "speculate", "remember", "generation_config"), _switch
+    ),
     "logprobs": _alternatives,
     "stop": _strings,
     "stop_token_ids": _tokens,
+    "prediction": _text_or_tokens,
     "processors": _functions,
 }

@@ -51,6 +51,8 @@ class Options:
     logprobs: int | None = None
     processed_logprobs: bool = False
     speculate: bool = True
+    prediction: str | Sequence[int] | None = None
+    remember: bool = True
     generation_config: bool = True
 
     def classified(self) -> ClassifiedProcessors:

@@ -53,6 +53,12 @@ class RequestOptions(TypedDict, total=False):
         bool | None, "Report log-probabilities after penalties and filters, not the raw ones."
     ]
     speculate: Annotated[bool | None, "Draft and verify; otherwise decode plainly."]
+    prediction: Annotated[
+        str | Iterable[int] | None, "The answer that you expect, as a text or token ids: it is drafted from first."
+    ]
+    remember: Annotated[
+        bool | None, "Let drafters that copy text keep the answer, to draft later answers of this engine from."
+    ]
     generation_config: Annotated[
         bool | None, "Do what the checkpoint's generation config asks for where the request says nothing."
     ]

@@ -36,10 +36,13 @@ PolicyFactory = Callable[[], LengthPolicy]
 def confidence(step: Step) -> float:
     """The draft's probability of its token: by the law it was drawn from, else by the softmax of its unprocessed row.
 
-    1 for a drafter that gives neither (lookup), 0 where the row has no softmax. For a step of several nodes, the largest.
+    Without either, the step's own confidence, and 1 for a drafter that gives none (lookup). 0 where the row has no softmax.
+    For a step of several nodes, the largest.
     """
     if step.signals is not None:
         return step.signals.confidence
+    if step.confidence is not None:
+        return step.confidence
     if step.logits is None:
         return max((law.probability(token) if law else 1.0 for law, token in zip(step.laws, step.tokens, strict=True)))
     values: list[float] = []

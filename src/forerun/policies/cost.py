@@ -32,7 +32,7 @@ from typing import final
 
 from ..core.policy import LengthPolicy
 from ..core.values import Round, Step
-from .acceptance_forecast import AcceptanceForecast, Beliefs, Reading, read
+from .acceptance_forecast import AcceptanceForecast, Beliefs, Kind, Reading, read
 from .base import POLICIES, PolicyFactory, Readings
 from .logistic_regression import Odds
 from .prompt_reading import AnswerLengths, best_rate, gained
@@ -126,7 +126,7 @@ class CostAware(LengthPolicy):
         if not readings and self._unread and not self._may_read(following, later, due):
             return True
         survives, price = self._survives(readings), self._price
-        step = self._step(readings[-1][0] if readings else self._shared.beliefs.with_row)
+        step = self._step(readings[-1][0] is Kind.ROW if readings else self._shared.beliefs.with_row)
 
         def promised(first: float, others: float) -> float:
             ahead = chain([first], repeat(others, self._max_steps - length - 1))
@@ -148,7 +148,7 @@ class CostAware(LengthPolicy):
         know, accepted = self._shared, len(round.verdict.path)
         readings = list(self._readings.of(steps))
         self._survives(readings)
-        with_row = bool(readings) and readings[-1][0]
+        with_row = bool(readings) and readings[-1][0] is Kind.ROW
         self._emitted += len(round.tokens)
         know.spare_for_reading += SHARE * len(round.tokens)
         if self._unread and (with_row or round.draft.counts.forwards):

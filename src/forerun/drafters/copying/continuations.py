@@ -1,0 +1,60 @@
+"""What follows the places that match a text, token by token, as a vote of these places.
+
+Each place votes for the token that stands there with the length of its match. The places that voted for the chosen token go
+on. A place in the text itself may run into what is being drafted: a loop goes on.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import final
+
+from .text_index import Match
+
+
+@final
+@dataclass(frozen=True, slots=True)
+class Vote:
+    """The token that most places give. share: of all votes; places: how many gave it; length: of their longest match."""
+
+    token: int
+    share: float
+    places: int
+    length: int
+
+
+@final
+class Continuations:
+    """text: the text that is continued, whose own places see the tokens drafted so far after its end."""
+
+    def __init__(self, matches: Sequence[Match], text: Sequence[int]) -> None:
+        self._matches = matches
+        self._text = text
+        self._drafted: list[int] = []
+
+    def next(self) -> Vote | None:
+        """The next token, which counts as drafted from now on; None where no place goes on."""
+        votes: dict[int, int] = {}
+        voters: dict[int, list[Match]] = {}
+        for match in self._matches:
+            token = self._token(match)
+            if token is not None:
+                votes[token] = votes.get(token, 0) + match.length
+                voters.setdefault(token, []).append(match)
+        if not votes:
+            return None
+        best = max(votes, key=votes.__getitem__)
+        chosen = voters[best]
+        self._matches = [Match(match.ids, match.place + 1, match.length + 1) for match in chosen]
+        self._drafted.append(best)
+        longest = max(match.length for match in chosen)
+        return Vote(best, votes[best] / sum(votes.values()), len(chosen), longest)
+
+    def _token(self, match: Match) -> int | None:
+        if match.place < len(match.ids):
+            token = match.ids[match.place]
+            return token if token >= 0 else None
+        after = match.place - len(self._text)
+        own = match.ids is self._text and after < len(self._drafted)
+        return self._drafted[after] if own else None

@@ -1,0 +1,46 @@
+"""Earlier answers of an engine, bounded: texts of other requests to draft from.
+
+They are kept in two halves. When the newer half is full it becomes the older one, and the answers of the older one are
+forgotten, so that adding never stops to tidy up.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from threading import Lock
+from typing import final
+
+from .text_index import Match, TextIndex
+
+END = -1  # between two answers: no token, so nothing is continued beyond
+
+
+@final
+class History:
+    """Up to `most` tokens of answers, 0 for none. Threads may share it."""
+
+    def __init__(self, most: int) -> None:
+        self._most = most
+        self._halves = TextIndex(), TextIndex()
+        self._lock = Lock()
+
+    def __len__(self) -> int:
+        return sum(map(len, self._halves))
+
+    def add(self, answer: Sequence[int]) -> None:
+        """Remember an answer, or its end where the whole doesn't fit."""
+        half = self._most // 2
+        kept = answer[-(half - 1) :] if half > 1 else ()
+        if not kept:
+            return
+        with self._lock:
+            newer = self._halves[1]
+            if len(newer) + len(kept) + 1 > half:
+                newer = TextIndex()
+                self._halves = self._halves[1], newer
+            newer.extend([*kept, END])
+
+    def matches(self, text: Sequence[int]) -> list[Match]:
+        """Of both halves, the newer one first."""
+        older, newer = self._halves
+        return [*newer.matches(text), *older.matches(text)]

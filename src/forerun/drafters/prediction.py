@@ -1,0 +1,76 @@
+"""Predicted output: the caller expects a text (an edited file, a filled template), and the draft follows it.
+
+The draft goes on in the prediction after the last accepted token. Where the output has left it, the draft begins again after
+the longest match of the output's end, of several the nearest to where it left.
+"""
+
+from __future__ import annotations
+
+from collections.abc import AsyncGenerator
+from typing import final
+
+from torch import Tensor
+
+from ..core.drafter import Drafter
+from ..core.values import Context, Round, Step
+from .base import DRAFTERS, DrafterFactory, Parts
+from .copying.continuations import Continuations, Vote
+from .copying.text_index import LONGEST, Match, TextIndex
+from .copying.vote_acceptance import VoteAcceptance
+
+LEAST = 0.15
+
+
+@final
+class Prediction(Drafter):
+    """Drafts nothing where the request has no prediction."""
+
+    def __init__(self, least: float = LEAST) -> None:
+        self._least = least
+        self._acceptance = VoteAcceptance()
+        self._index = TextIndex()
+        self._left = 0  # place in the prediction up to which the output followed it
+        self._votes: list[Vote] = []
+
+    async def draft(self, context: Context) -> AsyncGenerator[Step]:
+        self._votes = []
+        match = self._place(context)
+        if match is None:
+            return
+        self._left = match.place
+        continuations = Continuations([match], ())
+        likely = 1.0
+        while (vote := continuations.next()) is not None:
+            confidence = self._acceptance.of(vote, len(self._votes))
+            likely *= confidence
+            if likely < self._least:
+                return
+            parent = len(self._votes) - 1
+            self._votes.append(vote)
+            yield Step((vote.token,), (parent,), (None,), confidence=confidence)
+
+    def _place(self, context: Context) -> Match | None:
+        self._index.extend(context.prediction[len(self._index) :])
+        output = context.ids[max(context.prompt_length, len(context.ids) - LONGEST) :]
+        matches = self._index.matches(output)
+        longest = max((match.length for match in matches), default=0)
+        best = [match for match in matches if match.length == longest]
+        return min(best, key=lambda match: abs(match.place - self._left), default=None)
+
+    def learn(self, round: Round, rows: Tensor) -> None:
+        votes, self._votes = self._votes, []
+        if votes and tuple(vote.token for vote in votes) == round.draft.tokens:
+            self._left += len(round.verdict.path) + 1
+            self._acceptance.learn(votes, len(round.verdict.path))
+
+
+@DRAFTERS("prediction", source="OpenAI, predicted outputs, 2024; lookup in a given text")
+def build(parts: Parts, *, least: float = LEAST) -> DrafterFactory:
+    """Follow the text that the request expects (its option `prediction`); costs no forward.
+
+    A request with a prediction has it followed before any other drafter is asked, so this one is named only where nothing
+    else shall draft. least: the probability down to which a whole draft goes on.
+    """
+    if not 0 < least < 1:
+        raise ValueError(f"least must be above 0 and below 1, got {least}")
+    return lambda target: Prediction(least)

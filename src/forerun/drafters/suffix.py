@@ -1,0 +1,87 @@
+"""Suffix drafting: copy what followed the longest match of the text's end, as its earlier places vote.
+
+Places in prompt and output, and in earlier answers of the engine, vote for the next token, each with the length of its
+match. How often votes of such length and share were accepted is counted, and gives every token a confidence. The draft goes
+on while all of it is likely enough, so sure matches draft far and doubtful ones little.
+
+Sources: Oliaro et al., SuffixDecoding, arXiv 2411.04975; Hu et al., SAM Decoding, arXiv 2411.10666.
+"""
+
+from __future__ import annotations
+
+from collections.abc import AsyncGenerator
+from typing import final
+
+from torch import Tensor
+
+from ..core.drafter import Drafter
+from ..core.values import Context, Round, Step
+from .base import DRAFTERS, DrafterFactory, Parts
+from .copying.continuations import Continuations, Vote
+from .copying.history import History
+from .copying.text_index import LONGEST, Match, TextIndex
+from .copying.vote_acceptance import VoteAcceptance
+
+WORTH_ASKING = 2  # tokens: of a longer match, shorter ones are heard too
+
+
+@final
+class Suffix(Drafter):
+    """acceptance and history are shared by the requests of an engine."""
+
+    def __init__(self, acceptance: VoteAcceptance, history: History, least: float) -> None:
+        self._acceptance = acceptance
+        self._history = history
+        self._least = least
+        self._index = TextIndex()
+        self._context: Context | None = None
+        self._votes: list[Vote] = []
+
+    async def draft(self, context: Context) -> AsyncGenerator[Step]:
+        self._context = context
+        self._votes = []
+        continuations = Continuations(self._matches(context), context.ids)
+        likely = 1.0
+        while (vote := continuations.next()) is not None:
+            confidence = self._acceptance.of(vote, len(self._votes))
+            likely *= confidence
+            if likely < self._least:
+                return
+            parent = len(self._votes) - 1
+            self._votes.append(vote)
+            yield Step((vote.token,), (parent,), (None,), confidence=confidence)
+
+    def _matches(self, context: Context) -> list[Match]:
+        """The longest ones among those of the text itself and of the history."""
+        end = context.ids[-LONGEST:]
+        # without the last token, which would be a match of itself
+        self._index.extend(context.ids[len(self._index) : -1])
+        found = [Match(context.ids, match.place, match.length) for match in self._index.matches(end)]
+        found += self._history.matches(end)
+        longest = max((match.length for match in found), default=0)
+        # one token alone says little where another place knows more of them
+        return [match for match in found if match.length >= min(longest, WORTH_ASKING)]
+
+    def learn(self, round: Round, rows: Tensor) -> None:
+        votes, self._votes = self._votes, []
+        if votes and tuple(vote.token for vote in votes) == round.draft.tokens:
+            self._acceptance.learn(votes, len(round.verdict.path))
+
+    def close(self) -> None:
+        if self._context is not None and self._context.remember:
+            self._history.add(self._context.ids[self._context.prompt_length :])
+
+
+@DRAFTERS("suffix", source="Oliaro et al., SuffixDecoding, arXiv 2411.04975; Hu et al., SAM Decoding, arXiv 2411.10666")
+def build(parts: Parts, *, least: float = 0.15, history: int = 100_000) -> DrafterFactory:
+    """Copy what followed the longest match of the text's end, in this text and in earlier answers; costs no forward.
+
+    least: the probability down to which a whole draft goes on. history: tokens of earlier answers that are kept, 0 for none;
+    they are seen by later requests of the same engine only, which they make faster and never change.
+    """
+    if not 0 < least < 1:
+        raise ValueError(f"least must be above 0 and below 1, got {least}")
+    if history < 0:
+        raise ValueError(f"history must be at least 0 tokens, got {history}")
+    acceptance, earlier = VoteAcceptance(), History(history)
+    return lambda target: Suffix(acceptance, earlier, least)

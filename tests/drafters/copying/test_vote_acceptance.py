@@ -1,0 +1,74 @@
+from __future__ import annotations
+
+from concurrent.futures import ThreadPoolExecutor
+
+import pytest
+
+from forerun.drafters.copying.continuations import Vote
+from forerun.drafters.copying.vote_acceptance import VoteAcceptance
+
+SURE = Vote(5, 1.0, 3, 12)
+DOUBTFUL = Vote(5, 0.4, 1, 1)
+
+
+def test_before_anything_was_counted_long_and_united_votes_are_likelier() -> None:
+    acceptance = VoteAcceptance()
+    assert acceptance.of(SURE, 0) > 0.9
+    assert acceptance.of(DOUBTFUL, 0) == pytest.approx(0.2)
+
+
+def test_what_was_rejected_is_believed_less() -> None:
+    acceptance = VoteAcceptance()
+    before = acceptance.of(SURE, 0)
+    for _ in range(20):
+        acceptance.learn([SURE], 0)
+    assert acceptance.of(SURE, 0) < 0.2 < before
+
+
+def test_the_share_of_accepted_tokens_is_what_it_comes_to() -> None:
+    acceptance = VoteAcceptance()
+    for turn in range(400):
+        acceptance.learn([DOUBTFUL], int(turn % 10 < 7))
+    assert acceptance.of(DOUBTFUL, 0) == pytest.approx(0.7, abs=0.03)
+
+
+def test_votes_of_another_kind_or_place_are_counted_apart() -> None:
+    acceptance = VoteAcceptance()
+    for _ in range(20):
+        acceptance.learn([SURE], 0)
+    assert acceptance.of(SURE, 1) > 0.9
+    assert acceptance.of(DOUBTFUL, 0) == pytest.approx(0.2)
+
+
+def test_tokens_after_a_rejected_one_teach_nothing() -> None:
+    acceptance = VoteAcceptance()
+    acceptance.learn([SURE, SURE, SURE], 1)
+    untouched = VoteAcceptance().of(SURE, 2)
+    assert acceptance.of(SURE, 0) > untouched
+    assert acceptance.of(SURE, 1) < untouched
+    assert acceptance.of(SURE, 2) == untouched
+
+
+def test_what_is_new_counts_more_than_what_is_old() -> None:
+    acceptance = VoteAcceptance()
+    for accepted in [0] * 3000 + [1] * 3000:
+        acceptance.learn([DOUBTFUL], accepted)
+    assert acceptance.of(DOUBTFUL, 0) > 0.9
+
+
+def test_a_confidence_is_always_a_probability() -> None:
+    acceptance = VoteAcceptance()
+    for accepted in (0, 1, 1):
+        for vote in (SURE, DOUBTFUL):
+            acceptance.learn([vote], accepted)
+            assert 0 < acceptance.of(vote, 0) < 1
+
+
+def test_threads_lose_no_count() -> None:
+    acceptance = VoteAcceptance()
+    with ThreadPoolExecutor(4) as pool:
+        list(pool.map(lambda _: [acceptance.learn([DOUBTFUL], 1) for _ in range(50)], range(4)))
+    alone = VoteAcceptance()
+    for _ in range(200):
+        alone.learn([DOUBTFUL], 1)
+    assert acceptance.of(DOUBTFUL, 0) == alone.of(DOUBTFUL, 0)
