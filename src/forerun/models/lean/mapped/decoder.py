@@ -97,6 +97,6 @@ def _object(kind: type[Any], attributes: dict[str, Any]) -> Any:
     """An object that has these attributes. Its __init__ made them once, from what is no longer there."""
     if is_dataclass(kind):
         return kind(**attributes)
-    value = kind.__new__(kind)
+    value = object.__new__(kind)
     vars(value).update(attributes)
     return value

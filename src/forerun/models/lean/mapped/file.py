@@ -49,9 +49,10 @@ def write_file(path: Path, about: Mapping[str, Any], tensors: Sequence[Tensor]) 
 
     Raises OSError where it can't be written.
     """
-    places, end = [], 0
+    places: list[tuple[int, str, list[int]]] = []
+    end = 0
     for tensor in tensors:
-        places.append([end, str(tensor.dtype).removeprefix("torch."), list(tensor.shape)])
+        places.append((end, str(tensor.dtype).removeprefix("torch."), list(tensor.shape)))
         end += -(-tensor.nbytes // ALIGNED) * ALIGNED
     end = -(-end // CHUNK) * CHUNK
     text = json.dumps({"format": FORMAT, "about": about, "tensors": places}, sort_keys=True)
