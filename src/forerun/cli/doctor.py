@@ -10,12 +10,13 @@ import typer
 from .flags import takes
 from .shared_options import OPENING, PLAIN, AsJson, open_engine
 from .terminal import show_json, show_table
+from .threads import THREADS
 
 if TYPE_CHECKING:
     from ..models.lean.native.machine import Machine
 
 
-@takes(*OPENING)
+@takes(*OPENING, THREADS)
 def doctor(
     model: Annotated[str | None, typer.Argument(help="Say it for this model, too.", show_default=False)] = None,
     as_json: AsJson = False,

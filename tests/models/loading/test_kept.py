@@ -160,7 +160,7 @@ def test_a_cache_that_cannot_be_written_is_done_without(
     opened = open_model(directory, weights="int4")
     assert lean(opened).weights_file is None
     assert f"{cache} can't be written" in lean(opened).weights_reason
-    assert len(logits(opened)) == 1
+    assert logits(opened).isfinite().all()
     assert capfd.readouterr() == ("", "")
 
 
