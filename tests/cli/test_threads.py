@@ -91,14 +91,14 @@ def test_a_wrong_number_is_said_before_the_model_is_loaded(forerun: Call, tiny: 
     ran = forerun("generate", tiny, "hello", "--threads", 0)
     assert ran.status == 2
     assert ran.err == (
-        f"forerun: --threads must be 1 to {cores()} (the cores here), got 0; more threads than cores would wait for each other\n"
+        f"forerun: --threads must be 1 to {cores()} (the cores here), got 0; more would wait for each other\n"
     )
 
 
 def test_a_word_is_refused(forerun: Call, tiny: str) -> None:
     ran = forerun("generate", tiny, "hello", "--threads", "many")
     assert ran.status == 2
-    assert "'many' is not a valid int" in ran.err
+    assert "'--threads': Input should be a valid integer" in ran.err
 
 
 def test_help_leaves_the_threads_alone(forerun: Call) -> None:

@@ -20,7 +20,7 @@ def use_threads(threads: int | None) -> int | None:
         return None
     if not 1 <= threads <= cores():
         raise ValueError(
-            f"--threads must be 1 to {cores()} (the cores here), got {threads}; more threads than cores would wait for each other"
+            f"--threads must be 1 to {cores()} (the cores here), got {threads}; more would wait for each other"
         )
     import torch
 

@@ -17,7 +17,7 @@ import torch
 from forerun.errors import UnsupportedOption
 from forerun.models.lean.mapped import place as module
 from forerun.models.lean.mapped.file import PARTIAL
-from forerun.models.lean.mapped.place import Place, switched_off, weights_folder
+from forerun.models.lean.mapped.place import Place, kept_bytes, switched_off, weights_folder
 
 ABOUT = {"decoder": 1}
 
@@ -222,3 +222,9 @@ def test_the_folder_lies_in_the_cache(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("FORERUN_CACHE", "/somewhere")
     assert weights_folder() == Path("/somewhere/weights")
     assert module.LEAST == 16 << 20
+
+
+def test_what_is_kept_is_counted(place: Place) -> None:
+    assert kept_bytes(place.folder) == 0
+    write(place)
+    assert kept_bytes(place.folder) == place.file.stat().st_size

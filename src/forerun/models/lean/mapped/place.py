@@ -38,6 +38,13 @@ def weights_folder() -> Path:
     return cache_directory() / "weights"
 
 
+def kept_bytes(folder: Path) -> int:
+    """Bytes of all files that are kept; none where the folder can't be read."""
+    with suppress(OSError):
+        return sum(file.stat().st_size for file in folder.glob("*.safetensors"))
+    return 0
+
+
 @final
 @dataclass(frozen=True, slots=True)
 class Place:
