@@ -55,11 +55,14 @@ def _of_model(model: str, found: Machine, given: dict[str, Any]) -> dict[str, An
     from ..models.lean.native.pages import large_bytes
     from ..models.lean.runner import LeanRunner
 
-    runner = open_engine(model, PLAIN, given).runner
+    engine = open_engine(model, PLAIN, given)
+    runner = engine.runner
     own = {"model": runner.name, "model_kernels": runner.kernels, "model_reason": runner.kernels_reason}
     if not isinstance(runner, LeanRunner):
         return {**own, "model_reason": "it runs on transformers' modules"}
     file = runner.weights_file
+    # what a file holds is mapped when it is first read
+    engine.generate([0], max_new_tokens=1, generation_config=False)
     return {
         **own,
         "step_bytes": runner.step_nbytes,

@@ -189,7 +189,26 @@ def test_what_runs_on_transformers_modules_is_not_kept(cache: Path, directory: P
 def test_a_model_of_another_family_runs_as_ever(cache: Path, tmp_path: Path) -> None:
     directory = save_tiny(tmp_path / "other", "gpt2")
     assert isinstance(open_model(directory).runner, HFRunner)
-    assert files(cache) == []
+    assert not cache.exists()
+
+
+@pytest.mark.parametrize(
+    ("config", "reason"),
+    [
+        ('{"model_type": "gpt2"}', "gpt2 is no family of the lean decoder"),
+        ("{}", "its configuration doesn't tell its family"),
+        ("[1]", "its configuration doesn't tell its family"),
+        ("{", "its configuration doesn't tell its family"),
+    ],
+)
+def test_a_glance_at_the_configuration_tells_families(cache: Path, directory: Path, config: str, reason: str) -> None:
+    (directory / "config.json").write_text(config)
+    assert kept.keeping_of(directory, "int4", None, torch.device("cpu"), False) == reason
+
+
+def test_the_text_part_of_a_model_that_sees_counts(cache: Path, directory: Path) -> None:
+    (directory / "config.json").write_text('{"model_type": "gemma3", "text_config": {"model_type": "gemma3_text"}}')
+    assert isinstance(kept.keeping_of(directory, "int4", None, torch.device("cpu"), False), kept.Keeping)
 
 
 def test_code_that_comes_with_a_model_and_adapters_are_not_kept(cache: Path, directory: Path) -> None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
@@ -17,7 +18,7 @@ from ..lean.mapped.origin import files_of, origin_of
 from ..lean.mapped.place import LEAST, SWITCH, Place, switched_off, weights_folder
 from ..lean.native.library import Library, choose
 from ..lean.runner import LeanRunner
-from ..lean.shape import shape_of
+from ..lean.shape import FAMILIES, shape_of
 from .peft_adapter import has_adapter
 
 
@@ -35,7 +36,7 @@ class Keeping:
             identity = Identity.from_dict(contents.about["identity"])
             decoder = restore(contents.about["decoder"], contents.tensors, self.library, shape_of(config))
             runner = LeanRunner.from_decoder(config, decoder, name, self.library)
-        except (KeyError, IndexError, TypeError, ValueError, AttributeError):
+        except (KeyError, IndexError, TypeError, ValueError, AttributeError, RuntimeError):
             return None
         runner.weights_file = self.place.file
         return runner, identity
@@ -83,7 +84,21 @@ def keeping_of(
         return "what the model's own code reads can't be told"
     if model.is_dir() and has_adapter(model):
         return "an adapter is merged into them"
+    if reason := _foreign(model):
+        return reason
     files = [file for file in files_of(model) if file.is_file()]
     if (size := sum(file.stat().st_size for file in files)) < LEAST:
         return f"the model is small ({size / 1e6:.1f} MB; from {LEAST / 1e6:.0f} MB on they are kept)"
     return Keeping(Place.of(weights_folder(), origin_of(model, weights, dtype)), library)
+
+
+def _foreign(model: Path) -> str | None:
+    """Why a directory's model can't be of the lean decoder, at a glance: others needn't wait for each other to load."""
+    if model.is_file():
+        return None
+    try:
+        config = json.loads((model / "config.json").read_text(encoding="utf-8"))
+        kinds = {config["model_type"], config.get("text_config", {}).get("model_type")}
+    except (OSError, ValueError, KeyError, TypeError, AttributeError):
+        return "its configuration doesn't tell its family"
+    return None if kinds & FAMILIES.keys() else f"{config['model_type']} is no family of the lean decoder"

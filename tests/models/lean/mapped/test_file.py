@@ -160,6 +160,19 @@ def test_zeros_in_the_place_of_a_page_are_noticed(tmp_path: Path) -> None:
         open_file(path)
 
 
+@pytest.mark.parametrize("place", [[0, "uint8", [1 << 20]], [0, "uint9", [1]], [0, "float32"], ["0", "uint8", [1]]])
+def test_a_tensor_that_is_not_there_is_noticed(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, place: object) -> None:
+    dumps = module.json.dumps
+    monkeypatch.setattr(
+        module.json,
+        "dumps",
+        lambda told, **options: dumps({**told, "tensors": [place]} if "tensors" in told else told, **options),
+    )
+    write_file(tmp_path / "w", ABOUT, [torch.ones(3)])
+    with pytest.raises(BadFile, match="names a tensor that isn't there"):
+        open_file(tmp_path / "w")
+
+
 def test_a_foreign_safetensors_file_is_noticed(tmp_path: Path) -> None:
     save_file({"data": torch.ones(5)}, tmp_path / "w", {"digest": "0"})
     with pytest.raises(BadFile, match="says nothing of packed weights"):

@@ -94,7 +94,10 @@ def open_file(path: Path, check: bool = True) -> Contents:
     data = torch.from_numpy(np.frombuffer(pages, np.uint8))[start:]
     if check and hashlib.sha256(text.encode() + _sums(data)).hexdigest() != digest:
         raise BadFile("its bytes are not those that were written")
-    return Contents(told["about"], [_tensor(data, *place) for place in told["tensors"]])
+    try:
+        return Contents(told["about"], [_tensor(data, *place) for place in told["tensors"]])
+    except (RuntimeError, AttributeError, TypeError, ValueError) as error:
+        raise BadFile(f"it names a tensor that isn't there ({error})") from error
 
 
 def _header(text: str, digest: str, size: int) -> bytes:
