@@ -151,7 +151,7 @@ def test_predictions_are_calibrated_and_shown(
         (("--per-category", "0"), "at least 1, got 0"),
         (("--peer-python", "vllm=/usr/bin/python3"), "known here: none, as no peer takes part"),
         (("--peer-dtype", "int3", "--peers", "transformers"), "unknown dtype int3"),
-        (("--threads", "0"), "threads must be at least 1, got 0"),
+        (("--threads", "0"), "--threads must be 1 to "),
     ],
 )
 def test_what_can_not_be_measured_is_refused_in_one_sentence(

@@ -5,8 +5,13 @@ from collections.abc import Callable
 from pathlib import Path
 
 import pytest
+import torch
 
+from forerun.cli.doctor import rows
+from forerun.cli.threads import cores
 from forerun.models.lean.native.library import SWITCH, processor_levels
+from forerun.models.lean.native.pages import setting
+from forerun.models.loading import kept
 from forerun.testing import save_tiny
 
 from .conftest import Ran
@@ -76,3 +81,52 @@ def test_a_profile_names_the_kernels_of_the_drafter_too(
     )
     assert ran.out.count("torch (FORERUN_NATIVE=off says so)") == 2
     assert "kernels of " in ran.out
+
+
+def test_threads_openmp_and_large_pages_are_told(forerun: Call, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("OMP_WAIT_POLICY", "active")
+    told = json.loads(forerun("doctor", "--json").out)
+    assert (told["threads"], told["cores"]) == (torch.get_num_threads(), cores())
+    assert (told["openmp"]["OMP_WAIT_POLICY"], told["openmp_spins"]) == ("active", "OMP_WAIT_POLICY")
+    assert told["large_pages"] == setting()
+    shown = dict(rows(told))
+    assert "OMP_WAIT_POLICY=active" in shown["OpenMP"]
+    assert "OMP_WAIT_POLICY makes torch's threads take cores from the native step: unset it" in shown["OpenMP"]
+    assert shown["processor"].endswith(f"{torch.get_num_threads()} threads used, {cores()} cores")
+    monkeypatch.setenv("OMP_WAIT_POLICY", "passive")
+    assert json.loads(forerun("doctor", "--json").out)["openmp_spins"] is None
+
+
+def test_where_packed_weights_are_kept_is_told(forerun: Call, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("FORERUN_CACHE", str(tmp_path))
+    monkeypatch.delenv("FORERUN_PACKED", raising=False)
+    told = json.loads(forerun("doctor", "--json").out)
+    assert (told["weights_folder"], told["weights_kept"]) == (str(tmp_path / "weights"), 0)
+    (tmp_path / "weights").mkdir()
+    (tmp_path / "weights" / "m.safetensors").write_bytes(bytes(5))
+    assert json.loads(forerun("doctor", "--json").out)["weights_kept"] == 5
+    monkeypatch.setenv("FORERUN_PACKED", "off")
+    assert json.loads(forerun("doctor", "--json").out)["weights_folder"] is None
+    assert "off (FORERUN_PACKED)" in forerun("doctor").out
+
+
+def test_a_models_weights_are_said_to_be_mapped_or_why_not(
+    forerun: Call, small: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    if not processor_levels():
+        pytest.skip("forerun was installed without a compiler")
+    monkeypatch.setenv(SWITCH, processor_levels()[-1])
+    monkeypatch.setenv("FORERUN_CACHE", str(tmp_path))
+    monkeypatch.delenv("FORERUN_PACKED", raising=False)
+    told = json.loads(forerun("doctor", small, "--weights", "int4", "--json").out)
+    assert told["weights_file"] is None
+    assert told["weights_reason"].startswith("the model is small")
+    assert "in memory of this process: the model is small" in " ".join(
+        forerun("doctor", small, "--weights", "int4").out.split()
+    )
+
+    monkeypatch.setattr(kept, "LEAST", 0)
+    told = json.loads(forerun("doctor", small, "--weights", "int4", "--json").out)
+    assert Path(told["weights_file"]).parent == tmp_path / "weights"
+    assert told["weights_bytes"] > 0
+    assert "mapped from" in forerun("doctor", small, "--weights", "int4").out

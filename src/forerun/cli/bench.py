@@ -20,6 +20,7 @@ from .reports import write_pictures
 from .shared_options import OPENING, PLAIN, Model, Raw, measured_with, open_engine
 from .system_choice import SystemFile, opening_of, tell_departures
 from .terminal import note, progress, show, show_table
+from .threads import THREADS
 
 if TYPE_CHECKING:
     from ..bench.peer import PeerSettings
@@ -36,7 +37,7 @@ Forms = Annotated[
 ]
 
 
-@takes(*OPENING, *request_flags(only=("generation_config",)))
+@takes(*OPENING, THREADS, *request_flags(only=("generation_config",)))
 def bench(
     model: Model,
     suite: Suite,
@@ -53,7 +54,6 @@ def bench(
     peer_model: Forms = None,
     peer_dtype: Annotated[str, typer.Option(help="The number format of peers that read hf directories.")] = "bfloat16",
     max_new_tokens: Annotated[int, typer.Option(help="The most tokens of an answer.")] = 128,
-    threads: Annotated[int | None, typer.Option(help="Threads for all engines; torch's default if not given.")] = None,
     predict: Annotated[
         bool, typer.Option("--predict", help="Also show predicted speed-ups; calibrates if necessary.")
     ] = False,
@@ -77,8 +77,6 @@ def bench(
     pythons = pairs(peer_python, "--peer-python", [choice.label for choice in choices])
     models = pairs(peer_model, "--peer-model", ["gguf", "hf"])
     _check_places(json_file, plots)
-    if threads is not None:
-        set_threads(threads)
     engine = open_engine(model, PLAIN, given)
     acting = engine.checkpoint_defaults.fields if given["generation_config"] else []
     for one in systems:
@@ -146,14 +144,6 @@ def _publish(report: dict[str, Any], json_file: Path | None, plots: Path | None)
         write_text(json_file, json.dumps(report, indent=1))
     if plots is not None:
         write_pictures(report, plots, write_plots)
-
-
-def set_threads(threads: int) -> None:
-    import torch
-
-    if threads < 1:
-        raise ValueError(f"threads must be at least 1, got {threads}")
-    torch.set_num_threads(threads)
 
 
 def split(text: str) -> list[str]:

@@ -13,12 +13,13 @@ from ..models.packed.plan import LayerPlan
 from .flags import takes
 from .shared_options import OPENING, PLAIN, AsJson, Model, open_engine
 from .terminal import note, progress, show, show_json, show_table
+from .threads import THREADS
 from .values import parse
 
 LENGTHS = (1, 2, 3, 4, 5, 7, 9)
 
 
-@takes(*OPENING)
+@takes(*OPENING, THREADS)
 def calibrate(
     model: Model,
     exit_layer: Annotated[

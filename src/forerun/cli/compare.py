@@ -19,6 +19,7 @@ from .method import method_flags
 from .shared_options import OPENING, RESERVED, AsJson, Drafter, Model, Policy, Raw
 from .system_choice import SystemFile, choice_of
 from .terminal import note, progress, show, show_json, show_table
+from .threads import THREADS
 
 if TYPE_CHECKING:
     from ..bench.comparison import Comparison
@@ -31,7 +32,7 @@ UNTIMED = ("speculate", "logprobs", "processed_logprobs")
 LENGTH: RequestOptions = {"max_new_tokens": Options().max_new_tokens}
 
 
-@takes(*OPENING, *request_flags(without=UNTIMED), *method_flags(RESERVED))
+@takes(*OPENING, THREADS, *request_flags(without=UNTIMED), *method_flags(RESERVED))
 def compare(
     context: typer.Context,
     model: Model,

@@ -4,16 +4,18 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from statistics import median
-from typing import TYPE_CHECKING, Annotated
+from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
 from ..engine.request import RequestOptions
 from .compare import own_questions
 from .conclusion import conclusion
+from .flags import takes
 from .method import Method
 from .shared_options import PLAIN, open_engine
 from .terminal import note, progress, show, show_table, write
+from .threads import THREADS
 
 if TYPE_CHECKING:
     from ..bench.comparison import Comparison
@@ -33,6 +35,7 @@ def methods_for(num_layers: int) -> dict[str, Method]:
     }
 
 
+@takes(THREADS)
 def demo(
     repeats: Annotated[int, typer.Option(help="How many times every method answers every prompt.")] = 3,
     max_new_tokens: Annotated[int, typer.Option(help="The most tokens of an answer.")] = 32,
@@ -43,6 +46,7 @@ def demo(
         str, typer.Option(help="float32 is exact on a CPU; bfloat16 may differ in near-ties.")
     ] = "float32",
     model: Annotated[str, typer.Option(help="A model other than the bundled one.")] = MODEL,
+    **_: Any,
 ) -> None:
     """Watch the bundled model write, with and without speculation, and see where it helps and where it doesn't."""
     from ..bench.compare import compare, count_runs

@@ -18,13 +18,14 @@ from .method import method_flags
 from .shared_options import OPENING, RESERVED, AsJson, Drafter, Model, Policy, Raw
 from .system_choice import SystemFile, choice_of
 from .terminal import note, show, show_json, write
+from .threads import THREADS
 
 if TYPE_CHECKING:
     from ..engine.answer import Result
     from ..engine.engine import Engine
 
 
-@takes(*OPENING, *request_flags(), *method_flags(RESERVED))
+@takes(*OPENING, THREADS, *request_flags(), *method_flags(RESERVED))
 def generate(
     context: typer.Context,
     model: Model,

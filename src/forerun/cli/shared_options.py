@@ -13,6 +13,7 @@ import typer
 from .flags import flag
 from .method import Method
 from .terminal import note
+from .threads import THREADS
 
 if TYPE_CHECKING:
     from ..engine.engine import Engine
@@ -37,7 +38,7 @@ OPENING = tuple(
 )
 # what the commands' own flags are called, so that no method's option takes their place
 OWN = ("model", "prompt", "raw", "json", "sample", "system", "system_prompt", "prompts", "repeats", "profile", "help")
-RESERVED = (*OWN, *(one.name for one in OPENING))
+RESERVED = (*OWN, THREADS.name, *(one.name for one in OPENING))
 PLAIN = Method("none", "fixed", {}, {})
 
 

@@ -87,7 +87,7 @@ def identity_of(model: nn.Module, vocabulary: Mapping[str, int] | None) -> Ident
         hidden_size=int(text.hidden_size),
         vocab_size=int(text.vocab_size),
         weights=digest_of(dict(model.named_parameters())),
-        vocabulary="" if vocabulary is None else _of_vocabulary(vocabulary),
+        vocabulary="" if vocabulary is None else digest_of_vocabulary(vocabulary),
     )
 
 
@@ -106,7 +106,8 @@ def _some(values: torch.Tensor) -> bytes:
     return picked.to(torch.bfloat16).contiguous().view(torch.uint8).cpu().numpy().tobytes()
 
 
-def _of_vocabulary(vocabulary: Mapping[str, int]) -> str:
+def digest_of_vocabulary(vocabulary: Mapping[str, int]) -> str:
+    """16 hex digits of a tokenizer's token -> id."""
     digest = hashlib.sha256()
     for token, token_id in sorted(vocabulary.items(), key=lambda item: item[1]):
         digest.update(f"{token_id} {token}\n".encode(errors="surrogatepass"))

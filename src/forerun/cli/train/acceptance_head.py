@@ -15,6 +15,7 @@ from ..method import method_flags, method_of
 from ..output import check_folder
 from ..shared_options import OPENING, OWN, AsJson, Drafter, Model, open_engine
 from ..terminal import progress, show, show_json
+from ..threads import THREADS
 from .lines import SkipBad, counting, read_data, skipped_as_dict
 
 HELP = {
@@ -42,7 +43,7 @@ TAKEN = (
 )
 
 
-@takes(*OPENING, *method_flags(TAKEN, ("drafter",)), *RECIPE)
+@takes(*OPENING, THREADS, *method_flags(TAKEN, ("drafter",)), *RECIPE)
 def acceptance_head(
     model: Model,
     data: Annotated[

@@ -9,6 +9,7 @@ import typer
 from ...train.distil.recipe import DistilRecipe
 from ..flags import recipe_flags, recipe_of, takes
 from ..shared_options import OPENING, AsJson, Model
+from ..threads import THREADS
 from . import distil
 
 if TYPE_CHECKING:
@@ -22,7 +23,7 @@ HELP = {
 }
 
 
-@takes(*distil.RUN, *OPENING, *recipe_flags(DistilRecipe, HELP))
+@takes(*distil.RUN, *OPENING, THREADS, *recipe_flags(DistilRecipe, HELP))
 def exit_adapter(
     model: Model,
     data: distil.Data,

@@ -13,6 +13,7 @@ from ..flags import request_flags, takes
 from ..output import check_lines
 from ..shared_options import OPENING, PLAIN, AsJson, Model, open_engine
 from ..terminal import note, progress, show, show_json
+from ..threads import THREADS
 from ..values import parse
 from .lines import SkipBad, counting, skipped_as_dict, tell_skipped
 
@@ -27,7 +28,7 @@ Exclude = Annotated[
 Batch = Annotated[int, typer.Option(help="The number of requests that share a forward.")]
 
 
-@takes(*OPENING)
+@takes(*OPENING, THREADS)
 def prompts(
     model: Model,
     output: Output,
@@ -71,7 +72,7 @@ def prompts(
     _end({"prompts": held, "seconds": perf_counter() - begun, "file": str(output)}, as_json)
 
 
-@takes(*OPENING, *request_flags(only=("generation_config",)))
+@takes(*OPENING, THREADS, *request_flags(only=("generation_config",)))
 def answers(
     model: Model,
     prompts: Annotated[Path, typer.Argument(help="Prompts: JSON lines with prompt, messages or turns.")],

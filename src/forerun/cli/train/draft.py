@@ -11,6 +11,7 @@ from ...models.files.draft_shape import DraftShape, spread_layers
 from ...train.distil.recipe import DistilRecipe
 from ..flags import recipe_flags, recipe_of, takes
 from ..shared_options import OPENING, AsJson, Model
+from ..threads import THREADS
 from ..values import parse
 from . import distil
 
@@ -18,7 +19,7 @@ if TYPE_CHECKING:
     from ...train.distil.draft_init import Cut
 
 
-@takes(*distil.RUN, *OPENING, *recipe_flags(DistilRecipe, distil.HELP))
+@takes(*distil.RUN, *OPENING, THREADS, *recipe_flags(DistilRecipe, distil.HELP))
 def draft(
     model: Model,
     data: distil.Data,

@@ -18,6 +18,7 @@ from ..flags import flag, takes
 from ..output import check_folder
 from ..shared_options import AsJson, Model
 from ..terminal import note, progress, show, show_json
+from ..threads import THREADS
 from .lines import SkipBad, counting, read_data, skipped_as_dict
 
 RECIPE = tuple(
@@ -53,7 +54,7 @@ SETTINGS = tuple(
 )
 
 
-@takes(*RECIPE, *SETTINGS)
+@takes(*RECIPE, *SETTINGS, THREADS)
 def layerskip(
     model: Model,
     data: Annotated[

@@ -18,6 +18,7 @@ from ..output import check_folder
 from ..reports import write_report
 from ..shared_options import OPENING, PLAIN, AsJson, Model, measured_with, open_engine
 from ..terminal import note, progress, show_json
+from ..threads import THREADS
 from ..values import at_least, parse
 from .lines import SkipBad, counting, read_data, skipped_as_dict
 from .tables import show_report
@@ -30,7 +31,7 @@ if TYPE_CHECKING:
     from ...train.layerskip.sweet_spot import SweepPoint
 
 
-@takes(*OPENING)
+@takes(*OPENING, THREADS)
 def report(
     model: Model,
     data: Annotated[Path, typer.Option(help="Held-out examples as JSON lines, as for training.", show_default=False)],

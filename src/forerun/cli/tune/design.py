@@ -21,6 +21,7 @@ from ..output import check_folder
 from ..reports import write_report
 from ..shared_options import OPENING, PLAIN, AsJson, Model, measured_with, open_engine
 from ..terminal import progress, show, show_json, show_table
+from ..threads import THREADS
 from ..values import at_least, parse
 from .design_tables import candidates_table, depth_table, shapes_table
 
@@ -32,7 +33,7 @@ if TYPE_CHECKING:
 ANSWERS = 48
 
 
-@takes(*OPENING)
+@takes(*OPENING, THREADS)
 def design(
     model: Model,
     shape: Annotated[

@@ -19,6 +19,7 @@ from ..output import check_folder
 from ..reports import write_report
 from ..shared_options import OPENING, AsJson, measured_with, open_engine
 from ..terminal import progress, show, show_json
+from ..threads import THREADS
 from ..values import at_least
 from .policy_tables import show_report
 from .rounds import measured_rounds
@@ -44,7 +45,7 @@ def listing(context: typer.Context, as_json: AsJson = False) -> None:
 
 
 @policies.command("compare")
-@takes(*OPENING)
+@takes(*OPENING, THREADS)
 def compare(
     trace: TraceFile,
     choose_on: Annotated[

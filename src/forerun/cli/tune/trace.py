@@ -16,6 +16,7 @@ from ..method import Method, method_flags, method_of
 from ..output import check_lines
 from ..shared_options import OPENING, RESERVED, AsJson, Drafter, Model, Raw, measured_with, open_engine
 from ..terminal import note, progress, show, show_json
+from ..threads import THREADS
 from ..values import at_least
 from .rounds import COST_PROMPTS, measured_rounds
 
@@ -38,7 +39,7 @@ OWN = (
 )
 
 
-@takes(*OPENING, *method_flags((*RESERVED, *OWN)))
+@takes(*OPENING, THREADS, *method_flags((*RESERVED, *OWN)))
 def trace(
     model: Model,
     prompts: Annotated[Path, typer.Option(help='JSON lines with "prompt", "messages" or "turns".', show_default=False)],

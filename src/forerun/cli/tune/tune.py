@@ -19,6 +19,7 @@ from ..output import check_file, check_folder, write_text
 from ..reports import write_report
 from ..shared_options import OPENING, PLAIN, AsJson, Model, Raw, measured_with, open_engine
 from ..terminal import finite, note, show, show_json, show_table
+from ..threads import THREADS
 from ..values import at_least
 
 if TYPE_CHECKING:
@@ -29,7 +30,7 @@ if TYPE_CHECKING:
 UNITS = {"": 1, "s": 1, "m": 60, "h": 3600}
 
 
-@takes(*OPENING)
+@takes(*OPENING, THREADS)
 def tune(
     model: Model,
     prompts: Annotated[Path, typer.Option(help='JSON lines with "prompt", "messages" or "turns".', show_default=False)],

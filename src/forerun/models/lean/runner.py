@@ -12,6 +12,7 @@ import hashlib
 from collections.abc import Sequence
 from functools import partial
 from itertools import pairwise
+from pathlib import Path
 from typing import Any, final
 
 import torch
@@ -52,8 +53,12 @@ class LeanRunner(Runner):
     """weights names how matrices are held, one of weights.WEIGHTS; "" is the model's own type.
 
     States, keys and values are float32; dtype is that of the rows that matrix products take. native: the kernels that the
-    decoder's weights were packed for, or why it runs on torch's operations.
+    decoder's weights were packed for, or why it runs on torch's operations. weights_file: where its weights are mapped from,
+    weights_reason says why they lie in memory of its own.
     """
+
+    weights_file: Path | None = None
+    weights_reason: str = ""
 
     def __init__(
         self, shape: Shape, rotation: Rotation, decoder: Decoder, name: str, native: Library | str = ""
@@ -77,6 +82,12 @@ class LeanRunner(Runner):
             self.kernels_reason = native
         self._kernels = kernels_of(native)
         self._step = NativeStep(native, shape, rotation, decoder) if isinstance(native, Library) else None
+
+    @classmethod
+    def from_decoder(cls, config: Any, decoder: Decoder, name: str, native: Library) -> LeanRunner:
+        """A decoder whose weights are packed already, for these kernels; config is the text part's."""
+        shape = shape_of(config)
+        return cls(shape, Rotation(config, shape, decoder.embedding.device), decoder, name, native)
 
     @classmethod
     def from_model(cls, model: Any, weights: str = "", name: str = "") -> LeanRunner:
@@ -132,6 +143,19 @@ class LeanRunner(Runner):
         if name not in self._heads:
             self._heads[name] = ids, self._decoder.head.picked(ids)
         return name
+
+    def on(self, decoder: Decoder) -> LeanRunner:
+        """The same model on another decoder, without what was added to this one."""
+        return LeanRunner(self._shape, self._rotation, decoder, self.name, self.native)
+
+    @property
+    def shape(self) -> Shape:
+        return self._shape
+
+    @property
+    def decoder(self) -> Decoder:
+        """What it holds of the model, without what was added."""
+        return self._decoder
 
     @property
     def decoder(self) -> Decoder:

@@ -17,13 +17,16 @@ from .peft_adapter import base_of, has_adapter, merged, without_adapter
 from .tokenizer_files import check_json
 
 
-def read_checkpoint(directory: Path, dtype: torch.dtype | None, trust_remote_code: bool) -> Any:
+def read_checkpoint(
+    directory: Path, dtype: torch.dtype | None, trust_remote_code: bool, without_weights: bool = False
+) -> Any:
     """The model in a directory, with the adapter in it merged; dtype is the checkpoint's own unless given.
 
+    without_weights: as it is but for the numbers, on the device "meta"; not of one with an adapter.
     Raises ModelNotFound, InvalidModelFile, UnsupportedModel.
     """
     if not has_adapter(directory):
-        return _read(directory, directory, dtype, trust_remote_code)
+        return _read(directory, directory, dtype, trust_remote_code, without_weights)
     base = base_of(directory)
     if base == directory:
         with without_adapter(directory) as bare:
@@ -34,7 +37,9 @@ def read_checkpoint(directory: Path, dtype: torch.dtype | None, trust_remote_cod
         return merged(model, directory)
 
 
-def _read(directory: Path, name: Path, dtype: torch.dtype | None, trust_remote_code: bool) -> Any:
+def _read(
+    directory: Path, name: Path, dtype: torch.dtype | None, trust_remote_code: bool, without_weights: bool = False
+) -> Any:
     """name: what to call the directory in errors."""
     if not (directory / "config.json").is_file():
         raise ModelNotFound(f"{name} holds no model: it has no config.json")
@@ -57,6 +62,7 @@ def _read(directory: Path, name: Path, dtype: torch.dtype | None, trust_remote_c
                 output_loading_info=True,
                 # told by check_complete, which names them
                 ignore_mismatched_sizes=True,
+                device_map="meta" if without_weights else None,
                 **options,
             )
     except (ForerunError, MemoryError, torch.OutOfMemoryError):

@@ -3,14 +3,14 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any, Literal, get_args
 from weakref import ref
 
 import torch
 
-from ...core.identity import Identity, identity_of
+from ...core.identity import Identity, digest_of_vocabulary, identity_of
 from ...errors import UnsupportedModel, UnsupportedOption, reason_of
 from ..files.locate import locate
 from ..gguf.convert import converted
@@ -23,6 +23,7 @@ from ..lean.weights import check_weights
 from ..packed.runner import HFRunner, Runner
 from .checkpoint import read_checkpoint
 from .checks import check_structure
+from .kept import Keeping, keeping_of
 from .padding import ids_in
 from .peft_adapter import base_of, has_adapter
 from .self_check import check_logits, own_logits, self_check
@@ -76,6 +77,14 @@ class Module:
         return _eos_of(self.model, self.tokenizer)
 
 
+@dataclass(frozen=True, slots=True)
+class Site:
+    """Where a model is, a directory or a GGUF file, and what it is called."""
+
+    path: Path
+    name: str
+
+
 def open_module(
     model: str | Path,
     *,
@@ -89,18 +98,32 @@ def open_module(
     dtype is the checkpoint's own unless given (bfloat16 for GGUF), device the first of cuda, mps, cpu that is there.
     Raises ModelNotFound, InvalidModelFile, UnsupportedModel, UnsupportedOption.
     """
-    wanted, place = dtype_of(dtype), device_of(device)
+    place = device_of(device) or default_device()
+    return _module(_site_of(model, trust_remote_code), tokenizer, dtype_of(dtype), place, trust_remote_code)
+
+
+def _site_of(model: str | Path, trust_remote_code: bool) -> Site:
     path = located = locate(model, trust_remote_code)
     if path.is_dir() and not (path / "config.json").is_file():
         path = gguf_in(path) or path
-    directory = converted(path, wanted or torch.bfloat16) if path.is_file() else path
-    opened = read_checkpoint(directory, wanted, trust_remote_code).to(place or default_device())
+    name = located.resolve().name.removesuffix(".gguf") if located == Path(model).expanduser() else str(model)
+    return Site(path, name)
+
+
+def _module(
+    site: Site, tokenizer: Any | None, dtype: torch.dtype | None, device: torch.device, trust_remote_code: bool
+) -> Module:
+    """On the device "meta" it has no weights."""
+    path = site.path
+    directory = converted(path, dtype or torch.bfloat16) if path.is_file() else path
+    opened = read_checkpoint(directory, dtype, trust_remote_code, without_weights=device.type == "meta")
+    if device.type != "meta":
+        opened = opened.to(device)
     if tokenizer is None:
         tokenizer = read_tokenizer(directory, trust_remote_code)
         if tokenizer is None and has_adapter(directory):
             tokenizer = read_tokenizer(base_of(directory), trust_remote_code)
-    name = located.resolve().name.removesuffix(".gguf") if located == Path(model).expanduser() else str(model)
-    return Module(opened, tokenizer, name, path if path.is_file() else None)
+    return Module(opened, tokenizer, site.name, path if path.is_file() else None)
 
 
 def open_model(
@@ -117,8 +140,9 @@ def open_model(
 
     dtype is the checkpoint's own unless given (bfloat16 for GGUF), device the first of cuda, mps, cpu that is there.
     weights holds the matrices in a smaller form (weights.WEIGHTS). runner is one of RUNNERS: the lean decoder where it
-    applies, always, or never; a model object always runs on its own modules. Raises ModelNotFound, InvalidModelFile,
-    UnsupportedModel, UnsupportedOption.
+    applies, always, or never; a model object always runs on its own modules. Weights that were packed for the native step
+    are kept in a file, which the next process maps. Raises ModelNotFound, InvalidModelFile, UnsupportedModel,
+    UnsupportedOption.
     """
     wanted, place = dtype_of(dtype), device_of(device)
     check_weights(weights)
@@ -132,21 +156,62 @@ def open_model(
         bare = unwrapped(model)
         _check_as_it_is(bare, wanted, place)
         return _checked(bare, tokenizer, "")
-    module = open_module(model, tokenizer=tokenizer, dtype=wanted, device=place, trust_remote_code=trust_remote_code)
-    config = module.model.config.get_text_config()
+    place = place or default_device()
+    site = _site_of(model, trust_remote_code)
+
+    def module(place: torch.device = place, tokenizer: Any | None = tokenizer) -> Module:
+        return _module(site, tokenizer, wanted, place, trust_remote_code)
+
+    if runner == "hf":
+        return _anew(module, weights, runner)
+    keeping = keeping_of(site.path, weights, wanted, place, trust_remote_code)
+    if isinstance(keeping, str):
+        loaded = _anew(module, weights, runner)
+        if isinstance(loaded.runner, LeanRunner):
+            loaded.runner.weights_reason = keeping
+        return loaded
+    if (found := _from_kept(keeping, module)) is not None:
+        return found
+    with keeping.turn() as reason:
+        if reason is None and (found := _from_kept(keeping, module)) is not None:
+            return found
+        loaded = _anew(module, weights, runner)
+        if not isinstance(loaded.runner, LeanRunner):
+            return loaded
+        loaded.runner.weights_reason = reason or ""
+        return loaded if reason else replace(loaded, runner=keeping.keep(loaded.runner, loaded.identity))
+
+
+def _from_kept(keeping: Keeping, module: Callable[..., Module]) -> Loaded | None:
+    """The model on weights that an earlier process packed; what it checked then is not checked again."""
+    contents = keeping.place.read()
+    if contents is None:
+        return None
+    bare = module(torch.device("meta"))
+    found = keeping.opened(contents, bare.model.config.get_text_config(), bare.name)
+    if found is None:
+        return None
+    runner, identity = found
+    vocabulary = bare.vocabulary
+    identity = replace(identity, vocabulary="" if vocabulary is None else digest_of_vocabulary(vocabulary))
+    return Loaded(runner, bare.tokenizer, bare.eos, bare.name, identity, _generation_config_of(bare.model))
+
+
+def _anew(module: Callable[..., Module], weights: str, runner: str) -> Loaded:
+    """The model from its own files."""
+    opened = module()
+    config = opened.model.config.get_text_config()
     reason = "runner 'hf' was asked for" if runner == "hf" else lean_applies(config)
     if reason is None and (weights or runner == "lean"):
-        return _lean(module, weights)
+        return _lean(opened, weights)
     if reason is None:
-        if (loaded := _lean_if_possible(module)) is not None:
+        if (loaded := _lean_if_possible(opened)) is not None:
             return loaded
         # the lean decoder has emptied it
-        module = open_module(
-            model, tokenizer=module.tokenizer, dtype=wanted, device=place, trust_remote_code=trust_remote_code
-        )
+        opened = module(tokenizer=opened.tokenizer)
     if weights or runner == "lean":
-        raise UnsupportedOption(f"{module.name} can't run on the lean decoder, which small weights need: {reason}")
-    return _checked(module.model, module.tokenizer, module.name)
+        raise UnsupportedOption(f"{opened.name} can't run on the lean decoder, which small weights need: {reason}")
+    return _checked(opened.model, opened.tokenizer, opened.name)
 
 
 def dtype_of(name: str | torch.dtype | None) -> torch.dtype | None:
@@ -213,6 +278,9 @@ def _lean(module: Module, weights: str) -> Loaded:
     generation_config = _generation_config_of(model)
     straight = weights == "int4" and model.device.type == "cpu" and model.config.model_type in GGUF_FAMILIES
     if file is not None and straight:
+        for parameter in model.parameters():
+            # the floats would stand beside the codes
+            parameter.data = parameter.data.new_empty(0)
         lean = lean_from_gguf(file, model.config, weights, name)
         return Loaded(lean, tokenizer, eos, name, identity, generation_config)
     expected = None if weights else own_logits(model)
