@@ -5,7 +5,7 @@ from __future__ import annotations
 import os
 from typing import Any
 
-MODES = ("plain", "ngram")
+MODES = {"plain": "", "ngram": "up to 4-grams, 5 tokens"}
 MODEL = "hf"
 
 
