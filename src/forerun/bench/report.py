@@ -10,6 +10,7 @@ from .backend import Backend, Sample
 from .interleaving import Measurements
 from .intervals import number
 from .methods import PLAIN
+from .ratios import ratios_of
 from .scores import Scores
 from .suite import Item
 
@@ -45,6 +46,7 @@ def report_of(
     return {
         "mean_prompt_tokens": {name: mean(known) for name, known in lengths.items()},
         "methods": methods,
+        "ratios": ratios_of(measurements.samples, backends, items),
         "failed": dict(measurements.failures),
         "samples": samples,
     }

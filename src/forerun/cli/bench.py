@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import os
 from collections.abc import Mapping
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
@@ -87,12 +88,13 @@ def bench(
     cost = _cost(model, engine, given["weights"]) if predict else None
     settings = _peer_settings(model if choices else None, models, pythons, peer_dtype, extra)
     benchmark = Benchmark(engine, systems, items, choices, settings, max_new_tokens, raw, given["generation_config"])
+    load = os.getloadavg()
     with progress("measuring", len(items)) as tick:
         report = benchmark.run(tick, lambda name: note(f"opening {name}"))
     if cost is not None:
         add_predictions(report, cost)
     told = {"file": suite.name, "sha256": fingerprint(suite), "prompts": len(items)}
-    limits = {"max_new_tokens": max_new_tokens, "generation_config": acting}
+    limits = {"max_new_tokens": max_new_tokens, "generation_config": acting, "load": [*load, *os.getloadavg()]}
     about = {**measured_with(engine, given["weights"]), "suite": told, **limits}
     _publish({**about, **report}, json_file, plots)
 
@@ -134,6 +136,7 @@ def _cost(model: str, engine: Engine, weights: str) -> Cost:
 
 def _publish(report: dict[str, Any], json_file: Path | None, plots: Path | None) -> None:
     """Show the report, and write what was asked for."""
+    from ..bench.ratios import against_others
     from ..bench.report import by_category, other_engines, overall
 
     show_table(
@@ -143,6 +146,9 @@ def _publish(report: dict[str, Any], json_file: Path | None, plots: Path | None)
     engines = other_engines(report)
     if engines[1]:
         show_table(*engines, title=f"Other engines, each with {report['threads']} threads")
+        show_table(
+            *against_others(report), title="Tokens/s over other engines', with 95 % intervals; totals by category"
+        )
     for sentence in report["failed"].values():
         show(f"Not run: {sentence}")
     show(
