@@ -21,6 +21,7 @@ from statistics import median, quantiles
 from time import sleep
 from typing import Any
 
+from forms import form_of
 from turns import REST_SECONDS, Turn
 
 from forerun.bench.gguf_format import gguf_format
@@ -29,14 +30,6 @@ from forerun.models.lean.native.library import SWITCH
 from forerun.models.lean.native.machine import machine
 
 HERE = Path(__file__).parent
-SMALL = ("int4", "int8")
-
-
-def form_of(text: str) -> dict[str, Any]:
-    """What forerun.load is told: int4/8 is int4 weights and activations of 8 bits."""
-    weights, _, bits = text.partition("/")
-    form: dict[str, Any] = {"weights": weights} if weights in SMALL else {"dtype": weights}
-    return {**form, "activations": int(bits)} if bits else form
 
 
 def subjects(given: argparse.Namespace, stack: ExitStack) -> list[Turn]:

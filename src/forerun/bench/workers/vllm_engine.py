@@ -1,8 +1,8 @@
 """vLLM, its engine stepped in this process: plain decoding, and its n-gram speculation.
 
 Left alone it keeps one core for its scheduler, which leaves one thread of two; so its threads are bound to as many cores as
-others have. settings["environment"] overrides that, as any variable that it is set up by. It asks for Intel's OpenMP, which it
-brings, to be loaded first.
+others have. settings["environment"] overrides that, as any variable that it is set up by. Intel's OpenMP, which it brings
+and asks for, is loaded first.
 """
 
 from __future__ import annotations
@@ -29,13 +29,19 @@ def environment(threads: int, own: dict[str, str]) -> dict[str, str]:
     }
 
 
+def speculation(mode: str, own: dict[str, Any]) -> dict[str, Any] | None:
+    """What vLLM is told of its drafts."""
+    if mode == "plain":
+        return None
+    drafted = 3 if mode == "ngram-3" else 5
+    return {"method": "ngram", "num_speculative_tokens": drafted, "prompt_lookup_max": 4, "prompt_lookup_min": 1, **own}
+
+
 def open_model(options: dict[str, Any]) -> tuple[dict[str, str], Any]:
     settings = options["settings"]
     os.environ.update(environment(options["threads"], settings.get("environment", {})))
     import vllm
 
-    drafted = 3 if options["mode"] == "ngram-3" else 5
-    ngram = {"method": "ngram", "num_speculative_tokens": drafted, "prompt_lookup_max": 4, "prompt_lookup_min": 1}
     llm = vllm.LLM(
         model=options["model"],
         dtype=options["dtype"],
@@ -43,7 +49,7 @@ def open_model(options: dict[str, Any]) -> tuple[dict[str, str], Any]:
         max_num_seqs=settings.get("max_num_seqs", 1),
         # each prompt is read from its first token, as everybody else does
         enable_prefix_caching=False,
-        speculative_config={**ngram, **settings.get("ngram", {})} if options["mode"] != "plain" else None,
+        speculative_config=speculation(options["mode"], settings.get("ngram", {})),
         **settings.get("engine", {}),
     )
     engine = llm.llm_engine
