@@ -2,9 +2,9 @@
 
     python benchmarks/native/batches.py smollm2 SUITE OUT.json --vllm-python .peers/vllm/bin/python
 
-Every subject is a process of its own, and they answer by turns (turns.py says why). What answers of one token take is taken off
-that of whole answers, so that nobody's reading of prompts counts. All answers are of the same length. Ratios hold within one
-run only.
+Every subject is a process of its own, and they answer by turns (turns.py says why). What answers of one token take is taken
+off that of whole answers, so that nobody's reading of prompts counts. All answers are of the same length. Ratios hold within
+one run only.
 """
 
 from __future__ import annotations
