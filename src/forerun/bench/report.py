@@ -135,7 +135,7 @@ def _with_interval(scores: dict[str, Any], name: str, digits: int) -> str:
 
 def other_engines(report: dict[str, Any]) -> tuple[Columns, Rows]:
     """A line for each mode of another engine: what ran, on which file, in which format, how."""
-    rows = [
+    rows: Rows = [
         (
             method["name"],
             ", ".join(f"{package} {version}" for package, version in method["versions"].items()),
