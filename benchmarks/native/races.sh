@@ -16,6 +16,12 @@
 #   qwen-pair (2)    the 1.5B with the 0.5B as its draft
 #   qwen-forwards (4)
 # and vllm-threads (2): which setting of vLLM's threads is its best on this machine.
+# What measured costs feed on, shorter than in its own folder, to whose result files it goes below ROOT:
+#   design (4)       what `forerun design` predicts beside the real loop, int4 and bfloat16
+#   governor (2)     a drafter that is nearly always wrong; ADAPTER is an exit adapter, an untrained one if not given
+#   tune (5)         `forerun tune` for BUDGET, and the tuned system on prompts that it was not tuned on
+#   policies (8)     every rule on the target's first layers as a draft, replayed and timed
+#   graphs (5)       graph, tree and chain on Qwen's pair
 #
 # PER_CATEGORY and NEW make a race shorter; FORM is for forerun's flags, such as FORM="--activations 8"; OUT is where results go.
 set -eu
@@ -23,14 +29,15 @@ set -eu
 suite=$1
 shift
 : "${PYTHON:=.venv/bin/python}" "${PEERS:=.peers}" "${OUT:=benchmarks/native}" "${WORK:=.runs/native}" "${FORM:=}"
-: "${THREADS:=$(nproc)}" "${NEW:=128}"
+: "${THREADS:=$(nproc)}" "${NEW:=128}" "${ROOT:=benchmarks}" "${BUDGET:=3m}" "${ADAPTER:=}"
+forerun=${PYTHON%python*}forerun
 models=$PEERS/models
 llama="--peer-python llama.cpp=$PEERS/llamacpp/bin/python"
 server="--peer-setting llama-server.program=$PEERS/llama-server/llama-server"
 vllm="--peer-python vllm=$PEERS/vllm/bin/python"
 small="--peer-model q4_0=$models/smollm2-q4_0.gguf"
 qwen=$models/qwen2.5-coder-1.5b.gguf
-mkdir -p "$OUT" "$WORK"
+mkdir -p "$OUT" "$WORK" "$ROOT/design" "$ROOT/policies" "$ROOT/tune" "$ROOT/graphs"
 
 # MODEL FILE, then flags
 bench() {
@@ -100,6 +107,32 @@ race() {
 		"$PYTHON" benchmarks/native/forwards.py "$qwen" "$OUT/forwards-qwen.json" --threads "$THREADS" \
 			--forms "${FORMS:-int4/16,int4/8,bfloat16}" --blocks "${BLOCKS:-3}" --repeats 3 \
 			--llama "q4_0=$models/qwen2.5-coder-1.5b-q4_0.gguf" --llama-python "$PEERS/llamacpp/bin/python"
+		;;
+	design)
+		for form in "--weights int4" "--dtype bfloat16"; do
+			"$PYTHON" benchmarks/design/validate.py "$ROOT/design/validate.json" smollm2 $form \
+				--repeats "${REPEATS:-2}" --new "${VALIDATED:-48}"
+		done
+		;;
+	governor)
+		[ -n "$ADAPTER" ] || "$PYTHON" benchmarks/native/identical.py smollm2 "$suite" "$WORK/made.json" \
+			--forms bfloat16 --count 1 --new 2 --work "$WORK"
+		"$PYTHON" benchmarks/policies/governor.py "$ROOT/policies/governor.json" "$suite" "${ADAPTER:-$WORK/identical-adapter}" \
+			--per-category 2 --limit "${LIMIT:-8}" --repeats "${REPEATS:-3}" --max-new-tokens 64
+		;;
+	tune)
+		RUNS=$WORK/tune BUDGET=$BUDGET FORERUN=$forerun OUT=$ROOT/tune PER_CATEGORY=${PER_CATEGORY:-3} \
+			sh benchmarks/tune/run.sh "$suite" smollm2
+		;;
+	policies)
+		[ -f "$WORK/prompts.jsonl" ] || "$PYTHON" -m forerun train prompts smollm2 --dtype bfloat16 --exclude "$suite" \
+			-o "$WORK/prompts.jsonl" --count 60 --seed 3
+		FORERUN=$forerun OUT=$ROOT/policies PER_CATEGORY=${PER_CATEGORY:-1} ANSWERS=${ANSWERS:-40} NEW=48 TIMED=4 REPEATS=2 \
+			EPOCHS=3 COST_PROMPTS=2 bash benchmarks/policies/run.sh "$suite" "$WORK/prompts.jsonl" "$WORK/policies" truncated
+		;;
+	graphs)
+		"$PYTHON" benchmarks/graphs/compare.py "$ROOT/graphs/qwen.json" "$qwen" "$suite" --of draft_model \
+			--model "$models/qwen2.5-coder-0.5b.gguf" --weights int4 --new "${GRAPHED:-32}" --every "${EVERY:-4}"
 		;;
 	*)
 		echo "unknown race $1; this file's first lines name them" >&2
