@@ -16,7 +16,7 @@ from ..core.cost import Cost
 from ..plotting import check_plotting
 from .flags import request_flags, takes
 from .output import check_file, check_folder, write_text
-from .peer_options import PeerModels, PeerSettingPairs, Pythons, pairs, settings_of
+from .peer_options import PeerModels, Peers, PeerSettingPairs, Pythons, pairs, settings_of
 from .reports import write_pictures
 from .shared_options import OPENING, PLAIN, Model, Raw, measured_with, open_engine
 from .system_choice import SystemFile, opening_of, tell_departures
@@ -40,13 +40,7 @@ def bench(
         str, typer.Option(help="default, names of drafters, or JSON files that describe a system, separated by commas.")
     ] = "plain,default",
     system: SystemFile = None,
-    peers: Annotated[
-        str,
-        typer.Option(
-            help="Other engines: llama.cpp, llama-server, transformers, vllm; with a mode as in transformers:lookup, on a "
-            "model of --peer-model as in llama.cpp@q4_0:plain."
-        ),
-    ] = "",
+    peers: Peers = "",
     peer_python: Pythons = None,
     peer_model: PeerModels = None,
     peer_setting: PeerSettingPairs = None,

@@ -10,6 +10,13 @@ import typer
 
 from ..errors import UnsupportedOption
 
+Peers = Annotated[
+    str,
+    typer.Option(
+        help="Other engines: llama.cpp, llama-server, transformers, vllm; with a mode as in transformers:lookup, on a "
+        "model of --peer-model as in llama.cpp@q4_0:plain."
+    ),
+]
 Pythons = Annotated[
     list[str] | None, typer.Option(help="A Python for a peer, such as vllm=/path/to/python; may be repeated.")
 ]
