@@ -91,4 +91,5 @@ def open_model(options: dict[str, Any]) -> tuple[dict[str, str], Any]:
         }
 
     lines = (version.stderr + version.stdout).splitlines()
-    return {"llama-server": next((line for line in lines if line.startswith("version")), "unknown")}, answer
+    told = [line for line in lines if line.startswith("version")] or lines or ["unknown"]
+    return {"llama-server": told[0].removeprefix("version").strip(": ")}, answer
