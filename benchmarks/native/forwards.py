@@ -1,8 +1,10 @@
-"""Milliseconds of a forward by rows: torch's operations beside the native step, in alternating, shuffled runs.
+"""Milliseconds of a forward by rows: native forms, torch's operations on the same weights, llama.cpp on GGUF files.
 
-    python benchmarks/native/forwards.py smollm2 benchmarks/native/smollm2-int4.json [--note TEXT]
+    python benchmarks/native/forwards.py smollm2 OUT.json --forms int4/16,int4/8,bfloat16 \\
+        --llama q4_0=.peers/models/smollm2-q4_0.gguf --llama-python .peers/llamacpp/bin/python
 
-Each timed forward stands after an untimed one of the same runner, as in decoding. Ratios hold within one run only.
+Every subject is a process of its own. They measure by turns, a block each, in an order that moves on (turns.py says why).
+A form is int4, int8, bfloat16 or float32, with the bits of activations after a slash. Ratios hold within one run only.
 """
 
 from __future__ import annotations
@@ -10,105 +12,126 @@ from __future__ import annotations
 import argparse
 import json
 import os
-import random
-from collections.abc import Callable
+import shlex
+import sys
+from contextlib import ExitStack
 from datetime import UTC, datetime
+from pathlib import Path
 from statistics import median, quantiles
-from time import perf_counter
+from time import sleep
 from typing import Any
 
-from forerun import load
-from forerun.core.drive import drive
-from forerun.engine.engine import Engine
-from forerun.engine.measurement_conditions import conditions
+from forms import form_of
+from turns import REST_SECONDS, Turn
+
+from forerun.bench.gguf_format import gguf_format
+from forerun.engine.measurement_conditions import hardware
 from forerun.models.lean.native.library import SWITCH
 from forerun.models.lean.native.machine import machine
-from forerun.models.packed.sequence import Sequence
 
-ROWS = (1, 2, 4, 8, 16)
-PREFIXES = (100, 800)
-REPEATS = 15
-TERMS = {"torch": None, "native 8-bit": 1, "native 16-bit": 2}
+HERE = Path(__file__).parent
 
 
-def opened(model: str) -> dict[str, Engine]:
-    engines = {}
-    for name, terms in TERMS.items():
-        os.environ[SWITCH] = "off" if terms is None else "avx512"
-        engines[name] = load(model, weights="int4", drafter="none")
-        if terms is not None:
-            engines[name].runner._step.terms = terms
-    return engines
+def subjects(given: argparse.Namespace, stack: ExitStack) -> list[Turn]:
+    settings = {"model": given.model, "threads": given.threads}
+    threads = {"OMP_NUM_THREADS": str(given.threads)}
+    made: list[Turn] = []
+
+    def begin(name: str, python: str, file: str, own: dict[str, Any], **variables: str) -> None:
+        print(f"opening {name}", file=sys.stderr)
+        made.append(Turn(name, python, HERE / file, {**settings, **own}, **threads, **variables))
+        stack.callback(made[-1].close)
+
+    for text in given.forms:
+        begin(f"native {text}", sys.executable, "our_forwards.py", {"form": form_of(text)}, **{SWITCH: given.level})
+    for weights in dict.fromkeys(text.partition("/")[0] for text in given.forms):
+        begin(f"torch {weights}", sys.executable, "our_forwards.py", {"form": form_of(weights)}, **{SWITCH: "off"})
+    for pair in given.llama:
+        name, _, file = pair.partition("=")
+        context = max(given.prefixes) + max(given.rows) + 64
+        begin(f"llama.cpp {name}", given.llama_python, "llama_forwards.py", {"model": file, "context": context})
+        made[-1].about["file"], made[-1].about["format"] = Path(file).name, gguf_format(Path(file))
+    return made
 
 
-def run(coroutine: Any) -> Any:
-    async def once() -> Any:
-        yield await coroutine
-
-    (rows,) = drive(once())
-    return rows
-
-
-def forward(sequence: Sequence, rows: int) -> Callable[[], float]:
-    tokens, parents = [2000 + row for row in range(rows)], list(range(-1, rows - 1))
-
-    def timed() -> float:
-        run(sequence.complete(tokens, parents))
-        begun = perf_counter()
-        run(sequence.complete(tokens, parents))
-        return perf_counter() - begun
-
-    return timed
-
-
-def main() -> None:
-    parser = argparse.ArgumentParser(description=__doc__)
-    parser.add_argument("model")
-    parser.add_argument("output")
-    parser.add_argument("--note", default="")
-    given = parser.parse_args()
-    engines = opened(given.model)
-    subjects: dict[tuple[str, int, int], Callable[[], float]] = {}
-    for prefix in PREFIXES:
-        for name, engine in engines.items():
-            sequence = Sequence(engine.runner, capacity=1024)
-            run(sequence.sync([1000 + place for place in range(prefix)]))
-            subjects |= {(name, prefix, rows): forward(sequence, rows) for rows in ROWS}
-    times: dict[tuple[str, int, int], list[float]] = {key: [] for key in subjects}
-    load_before = os.getloadavg()
-    for repeat in range(REPEATS):
-        keys = list(subjects)
-        random.Random(repeat).shuffle(keys)
-        for key in keys:
-            times[key].append(1e3 * subjects[key]())
-    found = [
+def measured(given: argparse.Namespace, turns: list[Turn]) -> list[dict[str, Any]]:
+    times: dict[tuple[str, int, int], list[float]] = {}
+    for block in range(given.blocks):
+        for prefix in given.prefixes:
+            shift = block % len(turns)
+            for turn in turns[shift:] + turns[:shift]:
+                sleep(REST_SECONDS)
+                told = turn.ask(prefix=prefix, rows=given.rows, repeats=given.repeats, seed=100 * block)
+                for rows, own in told.items():
+                    times.setdefault((turn.name, prefix, int(rows)), []).extend(own)
+        print(f"block {block + 1} of {given.blocks}", file=sys.stderr)
+    one = {(name, prefix): median(own) for (name, prefix, rows), own in times.items() if rows == min(given.rows)}
+    return [
         {
-            "kernels": name,
+            "subject": name,
             "prefix": prefix,
             "rows": rows,
             "ms": round(median(own), 3),
-            "fastest": round(min(own), 3),
             "quartiles": [round(value, 3) for value in quantiles(own)],
+            "fastest": round(min(own), 3),
+            "over_one_row": round(median(own) / one[name, prefix], 3),
         }
         for (name, prefix, rows), own in times.items()
     ]
-    bandwidth, best = machine().bandwidth, engines["native 16-bit"].runner
-    about = {
-        **conditions(engines["native 16-bit"], f"python benchmarks/native/forwards.py {given.model} {given.output}"),
+
+
+def numbers(text: str) -> list[int]:
+    return [int(part) for part in text.split(",")]
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("model")
+    parser.add_argument("output", type=Path)
+    parser.add_argument("--forms", type=lambda text: text.split(","), default=["int4/16", "int4/8", "bfloat16"])
+    parser.add_argument("--level", default="", help="kernels by name, as FORERUN_NATIVE; the best ones if not given")
+    parser.add_argument("--llama", action="append", default=[], metavar="NAME=FILE")
+    parser.add_argument("--llama-python", default=".peers/llamacpp/bin/python")
+    parser.add_argument("--rows", type=numbers, default=[1, 2, 4, 8, 16])
+    parser.add_argument("--prefixes", type=numbers, default=[100, 800])
+    parser.add_argument("--blocks", type=int, default=8)
+    parser.add_argument("--repeats", type=int, default=4, help="forwards of each width in a block")
+    parser.add_argument("--threads", type=int, default=os.cpu_count())
+    parser.add_argument("--note", default="", help="what else ran on the machine")
+    given = parser.parse_args()
+    load_before = os.getloadavg()
+    with ExitStack() as stack:
+        turns = subjects(given, stack)
+        found = measured(given, turns)
+        about = {turn.name: turn.about for turn in turns}
+    bandwidth = machine().bandwidth
+    report = {
+        "command": shlex.join(["python", *sys.argv]),
         "date": datetime.now(UTC).isoformat(timespec="seconds"),
-        "note": given.note,
+        "hardware": hardware(),
+        "cores": os.cpu_count(),
+        "threads": given.threads,
         "load": [round(value, 1) for value in (*load_before, *os.getloadavg())],
         "bandwidth": bandwidth,
-        "step_bytes": best.step_nbytes,
-        "repeats": REPEATS,
+        "repeats": given.blocks * given.repeats,
+        "note": given.note,
+        "subjects": about,
+        "forwards": found,
     }
-    with open(given.output, "w", encoding="utf-8") as file:
-        json.dump({"about": about, "forwards": found}, file, indent=1)
-        file.write("\n")
-    for prefix in PREFIXES:
-        for name in engines:
-            line = [one for one in found if (one["kernels"], one["prefix"]) == (name, prefix)]
-            print(f"prefix {prefix:4} {name:14}", *(f"{one['ms']:8.2f} ({one['fastest']:.2f})" for one in line))
+    given.output.parent.mkdir(parents=True, exist_ok=True)
+    given.output.write_text(json.dumps(report, indent=1) + "\n", encoding="utf-8")
+    show(found, given)
+
+
+def show(found: list[dict[str, Any]], given: argparse.Namespace) -> None:
+    for prefix in given.prefixes:
+        print(f"\nafter {prefix} tokens: ms (over one row) for {', '.join(map(str, given.rows))} rows")
+        for name in dict.fromkeys(one["subject"] for one in found):
+            line = [one for one in found if (one["subject"], one["prefix"]) == (name, prefix)]
+            cells = [
+                f"{one['ms']:8.2f} ({one['over_one_row']:.2f})" for one in sorted(line, key=lambda one: one["rows"])
+            ]
+            print(f"{name:22}", *cells)
 
 
 if __name__ == "__main__":

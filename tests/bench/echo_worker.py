@@ -4,7 +4,7 @@ import os
 import sys
 import time
 
-MODES = ("plain", "lookup")
+MODES = {"plain": "the prompt itself", "lookup": "three tokens at a time"}
 MODEL = "hf"
 
 

@@ -59,9 +59,25 @@ def test_a_worker_file_of_ones_own_is_a_peer() -> None:
     assert (choice.label, choice.file, choice.modes) == ("echo_worker", ECHO, ("plain",))
 
 
-@pytest.mark.parametrize("wanted", ["ollama", "no_such_file.py", ""])
+def test_a_peer_on_a_named_model_has_a_name_of_its_own() -> None:
+    choice = peer_choice("llama.cpp@q4_0:plain")
+    assert (choice.label, choice.peer, choice.model, choice.modes) == (
+        "llama.cpp@q4_0",
+        "llama.cpp",
+        "q4_0",
+        ("plain",),
+    )
+
+
+def test_a_worker_file_may_have_an_at_sign_in_its_name(tmp_path: Path) -> None:
+    file = tmp_path / "me@home.py"
+    file.write_text("")
+    assert peer_choice(str(file)).label == "me@home"
+
+
+@pytest.mark.parametrize("wanted", ["ollama", "no_such_file.py", "", "@q4_0"])
 def test_an_unknown_peer_is_refused_with_the_known_ones(wanted: str) -> None:
-    with pytest.raises(UnsupportedOption, match=r"known: llama\.cpp, transformers, vllm"):
+    with pytest.raises(UnsupportedOption, match=r"known: llama\.cpp, llama-server, transformers, vllm"):
         peer_choice(wanted)
 
 
@@ -99,7 +115,10 @@ def test_a_peer_is_told_the_common_conditions() -> None:
             "versions": {"echo": "1"},
             "model": "tiny",
             "form": "hf",
-            "dtype": "float32",
+            "format": "float32",
+            "threads": 1,
+            "mode": "the prompt itself",
+            "settings": {},
         }
     finally:
         close(backends)
@@ -158,6 +177,24 @@ def test_a_peer_without_a_model_in_its_form_says_how_to_name_one() -> None:
     backends, failures = opened(f"{ECHO}:plain", PeerSettings({"gguf": "m.gguf"}, 1, "float32"))
     assert not backends
     assert "--peer-model hf=PATH" in failures["echo_worker:plain"]
+
+
+def test_a_peer_reads_the_named_model_and_has_its_own_settings() -> None:
+    extra = {"echo_worker": {"behaviour": {}}}
+    settings = PeerSettings({"small": "/models/small", "hf": "/m"}, threads=1, dtype="float32", extra=extra)
+    backends, failures = opened(f"{ECHO}@small:lookup", settings)
+    close(backends)
+    assert not failures
+    assert [one.name for one in backends] == ["echo_worker@small:plain", "echo_worker@small:lookup"]
+    assert {one.baseline for one in backends} == {"echo_worker@small:plain"}
+    assert backends[0].about["model"] == "small"
+    assert backends[0].about["settings"] == {"behaviour": {}}
+
+
+def test_a_model_that_nobody_named_is_asked_for() -> None:
+    backends, failures = opened(f"{ECHO}@q4_0:plain")
+    assert not backends
+    assert "name it with --peer-model q4_0=PATH" in failures["echo_worker@q4_0:plain"]
 
 
 def test_what_is_no_json_is_a_failure_and_not_a_crash(tmp_path: Path) -> None:

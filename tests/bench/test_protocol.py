@@ -91,7 +91,26 @@ def test_the_peak_memory_can_be_forgotten() -> None:
 
 
 def test_a_worker_file_describes_itself_before_anything_is_loaded() -> None:
-    assert RequestHandler(load_worker(ECHO)).reply({"do": "describe"}) == {"modes": ["plain", "lookup"], "model": "hf"}
+    told = RequestHandler(load_worker(ECHO)).reply({"do": "describe"})
+    assert (told["modes"], told["model"]) == (["plain", "lookup"], "hf")
+    assert told["about"]["lookup"] == "three tokens at a time"
+
+
+def test_modes_may_be_bare_names() -> None:
+    told = RequestHandler(SimpleNamespace(MODES=("plain",), MODEL="gguf")).reply({"do": "describe"})
+    assert told == {"modes": ["plain"], "about": {}, "model": "gguf"}
+
+
+def test_figures_that_an_engine_measures_itself_replace_the_workers() -> None:
+    def answer(ids: list[int], limit: int, emit: Any) -> dict[str, float]:
+        emit(ids)
+        return {"first_tokens": 1, "first_seconds": 2.0, "decode_seconds": 3.0}
+
+    handler = RequestHandler(SimpleNamespace(MODES=("plain",), MODEL="hf", open_model=lambda given: ({}, answer)))
+    handler.reply(opened())
+    told = handler.reply({"do": "answer", "ids": [5, 6, 7], "max_new_tokens": 9})
+    assert told.pop("peak_mb") > 0
+    assert told == {"ids": [5, 6, 7], "first_tokens": 1, "first_seconds": 2.0, "decode_seconds": 3.0}
 
 
 def test_an_answer_has_tokens_times_and_memory() -> None:
@@ -133,7 +152,7 @@ def talk(*requests: dict[str, Any], file: Path = ECHO) -> list[dict[str, Any]]:
 
 def test_the_process_speaks_json_lines_without_forerun_and_despite_chatter() -> None:
     replies = talk({"do": "describe"}, opened(), {"do": "answer", "ids": [1, 2], "max_new_tokens": 2})
-    assert [sorted(reply) for reply in replies[:2]] == [["model", "modes"], ["versions"]]
+    assert [sorted(reply) for reply in replies[:2]] == [["about", "model", "modes"], ["versions"]]
     assert replies[2]["ids"] == [1, 2]
 
 
@@ -146,7 +165,7 @@ def test_a_failing_request_is_answered_and_the_next_one_too() -> None:
 def test_worker_files_do_not_hide_the_packages_they_are_named_after(tmp_path: Path) -> None:
     looking = tmp_path / "looking.py"
     looking.write_text("import importlib.util\nMODES = (str(importlib.util.find_spec('llama_cpp')),)\nMODEL = 'hf'\n")
-    assert talk({"do": "describe"}, file=looking) == [{"modes": ["None"], "model": "hf"}]
+    assert talk({"do": "describe"}, file=looking) == [{"modes": ["None"], "about": {}, "model": "hf"}]
 
 
 def test_where_the_peak_can_not_be_reset_it_is_read_all_the_same(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -4,7 +4,7 @@ from typing import Any
 import pytest
 
 from forerun.bench.interleaving import Measurements, measure_interleaved
-from forerun.bench.report import by_category, overall, report_of
+from forerun.bench.report import by_category, other_engines, overall, report_of
 from forerun.bench.suite import Item
 from forerun.engine.prompts.questions import Question
 
@@ -124,3 +124,20 @@ def test_answers_of_one_token_leave_dashes_in_every_table() -> None:
     report = report_of(Measurements({"plain": samples}, {}), [plain], ITEMS, PROMPTS)
     assert overall(report)[1][0][1] == "-"
     assert set(by_category(report)[1][0][1:]) == {"-"}
+
+
+def test_the_table_of_other_engines_names_file_format_versions_and_settings() -> None:
+    peer = {
+        "name": "llama.cpp@q4_0:plain",
+        "versions": {"llama-cpp-python": "0.3.36"},
+        "model": "m-q4_0.gguf",
+        "format": "Q4_0, F32",
+        "mode": "2-grams",
+        "settings": {"n_gpu_layers": 0},
+    }
+    columns, rows = other_engines({"methods": [{"name": "plain"}, peer]})
+
+    assert columns == ("method", "versions", "file", "format", "settings")
+    assert rows == [
+        ("llama.cpp@q4_0:plain", "llama-cpp-python 0.3.36", "m-q4_0.gguf", "Q4_0, F32", "2-grams n_gpu_layers=0")
+    ]

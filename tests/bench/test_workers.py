@@ -1,5 +1,6 @@
 """The workers of the known peers: transformers itself, and stand-ins for the packages that are not installed here."""
 
+import os
 import sys
 from collections.abc import Iterator
 from pathlib import Path
@@ -144,7 +145,7 @@ def fake_vllm(monkeypatch: pytest.MonkeyPatch) -> dict[str, Any]:
     package = ModuleType("vllm")
     package.__dict__.update(LLM=make, SamplingParams=lambda **given: given, __version__="0.32")
     monkeypatch.setitem(sys.modules, "vllm", package)
-    for name in ("VLLM_ENABLE_V1_MULTIPROCESSING", "VLLM_CPU_KVCACHE_SPACE", "VLLM_LOGGING_LEVEL"):
+    for name in vllm_engine.environment(1, {"LD_PRELOAD": ""}):
         monkeypatch.setenv(name, "0")
     return made
 
@@ -171,6 +172,24 @@ def test_vllm_runs_under_the_common_conditions(fake_vllm: dict[str, Any]) -> Non
 def test_vllm_decodes_plainly_unless_asked_otherwise(fake_vllm: dict[str, Any]) -> None:
     vllm_engine.open_model(options("plain", ngram={"num_speculative_tokens": 3}))
     assert fake_vllm["speculative_config"] is None
+
+
+def test_vllm_drafts_as_its_mode_says(fake_vllm: dict[str, Any]) -> None:
+    vllm_engine.open_model(options("ngram-3"))
+    assert fake_vllm["speculative_config"]["num_speculative_tokens"] == 3
+
+
+def test_vllm_has_as_many_cores_as_there_are_threads_unless_told_otherwise(
+    fake_vllm: dict[str, Any], monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    monkeypatch.setattr("sys.prefix", str(tmp_path))
+    (tmp_path / "lib").mkdir()
+    (tmp_path / "lib" / "libiomp5.so").touch()
+    vllm_engine.open_model(options("plain", environment={"VLLM_CPU_KVCACHE_SPACE": "2"}))
+    assert os.environ["VLLM_CPU_OMP_THREADS_BIND"] == "0-0"
+    assert os.environ["VLLM_CPU_KVCACHE_SPACE"] == "2"
+    assert vllm_engine.environment(2, {})["LD_PRELOAD"] == str(tmp_path / "lib" / "libiomp5.so")
+    assert vllm_engine.environment(4, {"VLLM_CPU_OMP_THREADS_BIND": "auto"})["VLLM_CPU_OMP_THREADS_BIND"] == "auto"
 
 
 def test_settings_of_a_peer_reach_it(fake_vllm: dict[str, Any]) -> None:

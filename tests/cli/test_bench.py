@@ -8,11 +8,10 @@ from typing import Any
 import pytest
 import torch
 
-from forerun.cli.bench import pairs, split
+from forerun.cli.bench import split
 from forerun.engine.engine import load
 from forerun.engine.system.file import write_system
 from forerun.engine.system.value import System, target_of
-from forerun.errors import UnsupportedOption
 from forerun.testing import END, save_tiny, tiny_model
 
 from .conftest import Ran
@@ -120,8 +119,23 @@ def test_a_peer_takes_part_and_one_that_fails_is_named(forerun: Call, short: tup
     ran = forerun("bench", *short, "--peers", f"{ECHO}:plain,{broken}")
     assert ran.status == 0
     assert "echo_worker" in ran.out
+    assert "Other engines, each with 1 threads" in ran.out
+    assert "the prompt itself" in ran.out
     assert "Not run: peer broken ended" in ran.out
     assert "not built for this machine" in ran.out
+
+
+def test_a_peer_runs_on_a_named_model_with_its_own_settings(
+    forerun: Call, short: tuple[Any, ...], tiny: str, tmp_path: Path
+) -> None:
+    file = tmp_path / "result.json"
+    settings = ("--peer-model", f"other={tiny}", "--peer-setting", 'echo_worker.behaviour={"lookup": "raise"}')
+    ran = forerun("bench", *short, "--peers", f"{ECHO}@other", *settings, "--json", file)
+    assert ran.status == 0
+    told = json.loads(file.read_text())
+    assert told["methods"][-1]["name"] == "echo_worker@other:plain"
+    assert told["methods"][-1]["settings"] == {"behaviour": {"lookup": "raise"}}
+    assert "no memory left" in told["failed"]["echo_worker@other:lookup"]
 
 
 def test_a_peers_python_can_be_named(forerun: Call, short: tuple[Any, ...]) -> None:
@@ -150,6 +164,8 @@ def test_predictions_are_calibrated_and_shown(
         (("--categories", "poetry"), "no category 'poetry'"),
         (("--per-category", "0"), "at least 1, got 0"),
         (("--peer-python", "vllm=/usr/bin/python3"), "known here: none, as no peer takes part"),
+        (("--peer-model", "q4_0=/m.gguf"), "known here: gguf, hf"),
+        (("--peer-setting", "vllm.ngram={}"), "known here: none, as no peer takes part"),
         (("--peer-dtype", "int3", "--peers", "transformers"), "unknown dtype int3"),
         (("--threads", "0"), "--threads must be 1 to "),
     ],
@@ -176,17 +192,6 @@ def test_missing_matplotlib_is_said_before_anything_is_measured(
 def test_lists_are_split_at_commas() -> None:
     assert split("a, b,,c") == ["a", "b", "c"]
     assert split("") == []
-
-
-def test_pairs_are_split_at_the_first_equals_sign() -> None:
-    assert pairs(["vllm=/a=b/python"], "--peer-python", ["vllm"]) == {"vllm": "/a=b/python"}
-    assert pairs(None, "--peer-python", []) == {}
-
-
-@pytest.mark.parametrize("given", ["vllm", "vllm=", "=x"])
-def test_what_is_no_pair_is_refused(given: str) -> None:
-    with pytest.raises(UnsupportedOption, match="--peer-python"):
-        pairs([given], "--peer-python", ["vllm"])
 
 
 def test_a_checkpoints_generation_config_is_told_and_can_be_left_out(

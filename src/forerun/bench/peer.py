@@ -14,9 +14,15 @@ from typing import Any, final
 
 from ..errors import UnsupportedOption
 from .backend import Backend, PeerFailed, Sample, sample_of
+from .gguf_format import gguf_format
 from .worker import WORKERS, Worker
 
-KNOWN = {"llama.cpp": "llama_cpp.py", "transformers": "hf_generate.py", "vllm": "vllm_engine.py"}
+KNOWN = {
+    "llama.cpp": "llama_cpp.py",
+    "llama-server": "llama_server.py",
+    "transformers": "hf_generate.py",
+    "vllm": "vllm_engine.py",
+}
 PLAIN = "plain"
 OPEN_SECONDS = 900.0
 ANSWER_SECONDS = 600.0
@@ -24,7 +30,7 @@ ANSWER_SECONDS = 600.0
 
 @dataclass(frozen=True, slots=True)
 class PeerSettings:
-    """Common settings. models: the model's path by format ("hf": a directory, "gguf": a file).
+    """Common settings. models: the model's path by format ("hf": a directory, "gguf": a file), or by a name of the user's.
 
     dtype is for the hf format; a gguf file has its own. context: the most tokens of a prompt and its answer. pythons
     and extra (settings for the worker) are by peer name.
@@ -58,23 +64,33 @@ class Peer(Backend):
         self._worker.close()
 
 
+@final
 @dataclass(frozen=True, slots=True)
 class PeerChoice:
-    """A peer as the user named it: "vllm", "vllm:ngram", "transformers:lookup+early_exit" or "my_engine.py:plain"."""
+    """A peer as the user named it: "vllm", "vllm:ngram", "llama.cpp@q4_0:plain" or "my_engine.py:plain".
 
-    label: str
+    model: which of the models of PeerSettings it reads; the one in its own format if empty.
+    """
+
+    peer: str
     file: Path
     modes: tuple[str, ...]
+    model: str = ""
+
+    @property
+    def label(self) -> str:
+        return f"{self.peer}@{self.model}" if self.model else self.peer
 
 
 def peer_choice(wanted: str) -> PeerChoice:
     """Raises UnsupportedOption on a name that is neither a known peer nor a worker file."""
-    peer, _, modes = wanted.partition(":")
+    named, _, modes = wanted.partition(":")
+    peer, _, model = (named, "", "") if Path(named).is_file() else named.partition("@")
     chosen = tuple(mode for mode in modes.split("+") if mode)
     if peer in KNOWN:
-        return PeerChoice(peer, WORKERS / KNOWN[peer], chosen)
+        return PeerChoice(peer, WORKERS / KNOWN[peer], chosen, model)
     if peer.endswith(".py") and Path(peer).is_file():
-        return PeerChoice(Path(peer).stem, Path(peer).resolve(), chosen)
+        return PeerChoice(Path(peer).stem, Path(peer).resolve(), chosen, model)
     raise UnsupportedOption(f"unknown peer {peer!r}; known: {', '.join(KNOWN)}, or the path of a worker file (.py)")
 
 
@@ -84,7 +100,7 @@ def open_peer(choice: PeerChoice, settings: PeerSettings, failures: dict[str, st
     Modes that can't be opened are noted in failures. Plain decoding is always among the modes: the others are compared with
     it.
     """
-    python = settings.pythons.get(choice.label, sys.executable)
+    python = settings.pythons.get(choice.peer, sys.executable)
     try:
         with closing(Worker(choice.label, python, choice.file, settings.threads)) as worker:
             described = worker.ask({"do": "describe"}, OPEN_SECONDS)
@@ -97,33 +113,43 @@ def open_peer(choice: PeerChoice, settings: PeerSettings, failures: dict[str, st
             raise UnsupportedOption(f"peer {choice.label!r} has no mode {mode!r}; its modes: {', '.join(known)}")
     for mode in dict.fromkeys((PLAIN, *choice.modes)) if choice.modes else known:
         try:
-            peer = _open_mode(choice, mode, described["model"], python, settings)
+            peer = _open_mode(choice, mode, described, python, settings)
         except PeerFailed as failure:
             failures[f"{choice.label}:{mode}"] = str(failure)
         else:
             yield peer
 
 
-def _open_mode(choice: PeerChoice, mode: str, form: str, python: str, settings: PeerSettings) -> Backend:
-    name = f"{choice.label}:{mode}"
-    if form not in settings.models:
-        raise PeerFailed(f"peer {name} needs the model in the form {form}; name it with --peer-model {form}=PATH")
+def _open_mode(
+    choice: PeerChoice, mode: str, described: Mapping[str, Any], python: str, settings: PeerSettings
+) -> Backend:
+    name, form = f"{choice.label}:{mode}", described["model"]
+    wanted = choice.model or form
+    if wanted not in settings.models:
+        raise PeerFailed(f"peer {name} needs the model in the form {wanted}; name it with --peer-model {wanted}=PATH")
+    model, own = Path(settings.models[wanted]), dict(settings.extra.get(choice.peer, {}))
     request = {
         "do": "open",
         "mode": mode,
-        "model": settings.models[form],
+        "model": str(model),
         "threads": settings.threads,
         "dtype": settings.dtype,
         "context": settings.context,
         "eos": list(settings.eos),
         "generation_config": settings.generation_config,
-        "settings": dict(settings.extra.get(choice.label, {})),
+        "settings": own,
     }
     with ExitStack() as stack:
         worker = stack.enter_context(closing(Worker(name, python, choice.file, settings.threads)))
         versions = worker.ask(request, OPEN_SECONDS)["versions"]
+        about = {
+            "versions": versions,
+            "model": model.name,
+            "form": form,
+            "format": settings.dtype if form == "hf" else gguf_format(model),
+            "threads": settings.threads,
+            "mode": described["about"].get(mode, ""),
+            "settings": own,
+        }
         stack.pop_all()
-    about = {"versions": versions, "model": Path(settings.models[form]).name, "form": form}
-    if form == "hf":
-        about["dtype"] = settings.dtype
     return Peer(name, f"{choice.label}:{PLAIN}", worker, about)

@@ -10,6 +10,7 @@ from .backend import Backend, Sample
 from .interleaving import Measurements
 from .intervals import number
 from .methods import PLAIN
+from .ratios import ratios_of
 from .scores import Scores
 from .suite import Item
 
@@ -45,6 +46,7 @@ def report_of(
     return {
         "mean_prompt_tokens": {name: mean(known) for name, known in lengths.items()},
         "methods": methods,
+        "ratios": ratios_of(measurements.samples, backends, items),
         "failed": dict(measurements.failures),
         "samples": samples,
     }
@@ -129,3 +131,19 @@ def _with_interval(scores: dict[str, Any], name: str, digits: int) -> str:
         return "-"
     low, high = scores[f"{name}_interval"]
     return f"{scores[name]:.{digits}f} [{low:.{digits}f}, {high:.{digits}f}]"
+
+
+def other_engines(report: dict[str, Any]) -> tuple[Columns, Rows]:
+    """A line for each mode of another engine: what ran, on which file, in which format, how."""
+    rows: Rows = [
+        (
+            method["name"],
+            ", ".join(f"{package} {version}" for package, version in method["versions"].items()),
+            method["model"],
+            method["format"],
+            " ".join([method["mode"], *(f"{name}={value}" for name, value in method["settings"].items())]).strip(),
+        )
+        for method in report["methods"]
+        if "versions" in method
+    ]
+    return ("method", "versions", "file", "format", "settings"), rows

@@ -43,16 +43,16 @@ class Scores:
 
     @property
     def total_tokens_per_second(self) -> Estimate | None:
-        return ratio_of_sums(*_totals(self.samples))
+        return ratio_of_sums(*totals(self.samples))
 
     @property
     def total_speedup(self) -> Estimate | None:
-        return None if self.base is None else ratio_of_rates(*_totals(self.samples), *_totals(self.base))
+        return None if self.base is None else ratio_of_rates(*totals(self.samples), *totals(self.base))
 
     @property
     def against_plain(self) -> Estimate | None:
         """Total tokens a second over those of forerun's plain decoding."""
-        return ratio_of_rates(*_totals(self.samples), *_totals(self.plain))
+        return ratio_of_rates(*totals(self.samples), *totals(self.plain))
 
     @property
     def first_token_seconds(self) -> Estimate | None:
@@ -106,7 +106,7 @@ class Scores:
         }
 
 
-def _totals(samples: Sequence[Sample]) -> tuple[list[float], list[float]]:
+def totals(samples: Sequence[Sample]) -> tuple[list[float], list[float]]:
     """Decoded tokens and seconds by prompt."""
     return [float(sample.decoded) for sample in samples], [sample.decode_seconds for sample in samples]
 

@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Mapping, Sequence
+import os
+from collections.abc import Mapping
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
@@ -12,10 +13,10 @@ import typer
 from ..bench.plots import write_plots
 from ..bench.predict import add_predictions
 from ..core.cost import Cost
-from ..errors import UnsupportedOption
 from ..plotting import check_plotting
 from .flags import request_flags, takes
 from .output import check_file, check_folder, write_text
+from .peer_options import PeerModels, Peers, PeerSettingPairs, Pythons, pairs, settings_of
 from .reports import write_pictures
 from .shared_options import OPENING, PLAIN, Model, Raw, measured_with, open_engine
 from .system_choice import SystemFile, opening_of, tell_departures
@@ -28,13 +29,6 @@ if TYPE_CHECKING:
 
 Suite = Annotated[Path, typer.Option(help="Prompts as JSON lines in Spec-Bench's format.", show_default=False)]
 JsonFile = Annotated[Path | None, typer.Option("--json", help="Write everything measured to this file.")]
-Pairs = Annotated[
-    list[str] | None, typer.Option(help="A Python for a peer, such as vllm=/path/to/python; may be repeated.")
-]
-Forms = Annotated[
-    list[str] | None,
-    typer.Option(help="The model for peers, as gguf=FILE or hf=DIRECTORY; derived from MODEL if not given."),
-]
 
 
 @takes(*OPENING, THREADS, *request_flags(only=("generation_config",)))
@@ -47,11 +41,10 @@ def bench(
         str, typer.Option(help="default, names of drafters, or JSON files that describe a system, separated by commas.")
     ] = "plain,default",
     system: SystemFile = None,
-    peers: Annotated[
-        str, typer.Option(help="Other engines: llama.cpp, transformers, vllm, with a mode as in transformers:lookup.")
-    ] = "",
-    peer_python: Pairs = None,
-    peer_model: Forms = None,
+    peers: Peers = "",
+    peer_python: Pythons = None,
+    peer_model: PeerModels = None,
+    peer_setting: PeerSettingPairs = None,
     peer_dtype: Annotated[str, typer.Option(help="The number format of peers that read hf directories.")] = "bfloat16",
     max_new_tokens: Annotated[int, typer.Option(help="The most tokens of an answer.")] = 128,
     predict: Annotated[
@@ -74,8 +67,10 @@ def bench(
         systems.append(read_system(system))
         given = opening_of(systems[-1], given)
     choices = [peer_choice(peer) for peer in split(peers)]
-    pythons = pairs(peer_python, "--peer-python", [choice.label for choice in choices])
-    models = pairs(peer_model, "--peer-model", ["gguf", "hf"])
+    chosen = [choice.peer for choice in choices]
+    pythons = pairs(peer_python, "--peer-python", chosen)
+    models = pairs(peer_model, "--peer-model", ["gguf", "hf", *(choice.model for choice in choices if choice.model)])
+    extra = settings_of(peer_setting, chosen)
     _check_places(json_file, plots)
     engine = open_engine(model, PLAIN, given)
     acting = engine.checkpoint_defaults.fields if given["generation_config"] else []
@@ -83,14 +78,15 @@ def bench(
         one.check(engine.identity)
         tell_departures(one, engine, given)
     cost = _cost(model, engine, given["weights"]) if predict else None
-    settings = _peer_settings(model if choices else None, models, pythons, peer_dtype)
+    settings = _peer_settings(model if choices else None, models, pythons, peer_dtype, extra)
     benchmark = Benchmark(engine, systems, items, choices, settings, max_new_tokens, raw, given["generation_config"])
+    load = os.getloadavg()
     with progress("measuring", len(items)) as tick:
         report = benchmark.run(tick, lambda name: note(f"opening {name}"))
     if cost is not None:
         add_predictions(report, cost)
     told = {"file": suite.name, "sha256": fingerprint(suite), "prompts": len(items)}
-    limits = {"max_new_tokens": max_new_tokens, "generation_config": acting}
+    limits = {"max_new_tokens": max_new_tokens, "generation_config": acting, "load": [*load, *os.getloadavg()]}
     about = {**measured_with(engine, given["weights"]), "suite": told, **limits}
     _publish({**about, **report}, json_file, plots)
 
@@ -105,7 +101,11 @@ def _check_places(json_file: Path | None, plots: Path | None) -> None:
 
 
 def _peer_settings(
-    model: str | None, models: Mapping[str, str], pythons: Mapping[str, str], dtype: str
+    model: str | None,
+    models: Mapping[str, str],
+    pythons: Mapping[str, str],
+    dtype: str,
+    extra: Mapping[str, Mapping[str, Any]],
 ) -> PeerSettings:
     """models: where peers find the model, by format; those not named are found from the model where peers take part."""
     import torch
@@ -114,7 +114,7 @@ def _peer_settings(
     from ..bench.peer_models import peer_models
 
     found = {} if model is None else peer_models(model, dtype)
-    return PeerSettings({**found, **models}, torch.get_num_threads(), dtype, pythons=pythons)
+    return PeerSettings({**found, **models}, torch.get_num_threads(), dtype, pythons=pythons, extra=extra)
 
 
 def _cost(model: str, engine: Engine, weights: str) -> Cost:
@@ -128,12 +128,19 @@ def _cost(model: str, engine: Engine, weights: str) -> Cost:
 
 def _publish(report: dict[str, Any], json_file: Path | None, plots: Path | None) -> None:
     """Show the report, and write what was asked for."""
-    from ..bench.report import by_category, overall
+    from ..bench.ratios import against_others
+    from ..bench.report import by_category, other_engines, overall
 
     show_table(
         *overall(report), title="All prompts: medians with 95 % intervals; totals; x ours: over our plain decoding"
     )
     show_table(*by_category(report), title="By category: median tokens/s and x plain decoding of the same weights")
+    engines = other_engines(report)
+    if engines[1]:
+        show_table(*engines, title=f"Other engines, each with {report['threads']} threads")
+        show_table(
+            *against_others(report), title="Tokens/s over other engines', with 95 % intervals; totals by category"
+        )
     for sentence in report["failed"].values():
         show(f"Not run: {sentence}")
     show(
@@ -148,18 +155,3 @@ def _publish(report: dict[str, Any], json_file: Path | None, plots: Path | None)
 
 def split(text: str) -> list[str]:
     return [part.strip() for part in text.split(",") if part.strip()]
-
-
-def pairs(given: Sequence[str] | None, flag: str, known: Sequence[str]) -> dict[str, str]:
-    """NAME=VALUE pairs. Raises UnsupportedOption on another form or a name that nothing here has."""
-    found: dict[str, str] = {}
-    for pair in given or ():
-        name, separator, value = pair.partition("=")
-        if not separator or not value:
-            raise UnsupportedOption(f"{flag} takes NAME=PATH, got {pair!r}")
-        if name not in known:
-            raise UnsupportedOption(
-                f"{flag} names {name!r}; known here: {', '.join(known) or 'none, as no peer takes part'}"
-            )
-        found[name] = value
-    return found

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
-MODES = ("plain", "lookup", "early_exit")
+MODES = {"plain": "", "lookup": "10 tokens", "early_exit": "after half of the layers"}
 MODEL = "hf"
 
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
-MODES = ("plain", "lookup")
+MODES = {"plain": "", "lookup": "2-grams, 10 tokens"}
 MODEL = "gguf"
 
 

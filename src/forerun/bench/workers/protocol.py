@@ -1,14 +1,15 @@
 """Runs one worker file and speaks JSON lines: requests on standard input, replies on standard output.
 
     python protocol.py WORKER.py
-    {"do": "describe"}                                   -> {"modes": [...], "model": "hf" or "gguf"}
+    {"do": "describe"}                                   -> {"modes": [...], "about": {...}, "model": "hf" or "gguf"}
     {"do": "open", "mode", "model", "threads", "dtype", "context", "eos", "generation_config", "settings"}
                                                          -> {"versions": {...}}
     {"do": "answer", "ids": [...], "max_new_tokens": n}  -> {"ids", "first_tokens", "first_seconds", "decode_seconds", ...}
 
-A request that fails is answered with {"error": sentence}. A worker file defines MODES, MODEL and open_model(options), which
-gives its versions and a function answer(ids, max_new_tokens, emit). emit takes tokens as they come and says True when the
-answer is complete. This file runs in Pythons that have no forerun.
+A request that fails is answered with {"error": sentence}. A worker file defines MODES (names, or a dictionary that says of
+each what it is), MODEL and open_model(options), which gives its versions and a function answer(ids, max_new_tokens, emit).
+emit takes tokens as they come and says True when the answer is complete. An answer that returns a dictionary replaces the
+worker's figures in the reply by those that the engine measured. This file runs in Pythons that have no forerun.
 """
 
 from __future__ import annotations
@@ -23,7 +24,7 @@ from pathlib import Path
 from typing import Any
 
 Emit = Callable[[Sequence[int]], bool]
-Answer = Callable[[list[int], int, Emit], None]
+Answer = Callable[[list[int], int, Emit], "dict[str, Any] | None"]
 
 
 class Stopwatch:
@@ -112,7 +113,12 @@ class RequestHandler:
     def reply(self, request: dict[str, Any]) -> dict[str, Any]:
         task = request.pop("do", None)
         if task == "describe":
-            return {"modes": list(self._worker.MODES), "model": self._worker.MODEL}
+            modes = self._worker.MODES
+            return {
+                "modes": list(modes),
+                "about": modes if isinstance(modes, dict) else {},
+                "model": self._worker.MODEL,
+            }
         if task == "open":
             if request["mode"] not in self._worker.MODES:
                 raise ValueError(f"unknown mode {request['mode']!r}; known: {', '.join(self._worker.MODES)}")
@@ -122,8 +128,8 @@ class RequestHandler:
         if task == "answer" and self._answer is not None:
             forget_peak()
             watch = Stopwatch(request["max_new_tokens"], self._eos)
-            self._answer(request["ids"], request["max_new_tokens"], watch.emit)
-            return {**watch.answer(), "peak_mb": peak_mb()}
+            told = self._answer(request["ids"], request["max_new_tokens"], watch.emit)
+            return {**watch.answer(), "peak_mb": peak_mb(), **(told or {})}
         raise ValueError(f"can't do {task!r} now; known: describe, open, and answer once a model is open")
 
 

@@ -1,22 +1,47 @@
-"""vLLM, its engine stepped in this process: plain decoding, and its n-gram speculation (up to 4-grams, 5 tokens)."""
+"""vLLM, its engine stepped in this process: plain decoding, and its n-gram speculation.
+
+Left alone it keeps one core for its scheduler, which leaves one thread of two; so its threads are bound to as many cores as
+others have. settings["environment"] overrides that, as any variable that it is set up by. Intel's OpenMP, which it brings
+and asks for, is loaded first.
+"""
 
 from __future__ import annotations
 
 import os
+import sys
+from pathlib import Path
 from typing import Any
 
-MODES = ("plain", "ngram")
+MODES = {"plain": "", "ngram": "up to 4-grams, 5 tokens", "ngram-3": "up to 4-grams, 3 tokens"}
 MODEL = "hf"
 
 
+def environment(threads: int, own: dict[str, str]) -> dict[str, str]:
+    """The variables that vLLM's processes begin with."""
+    iomp = Path(sys.prefix) / "lib" / "libiomp5.so"
+    return {
+        "VLLM_ENABLE_V1_MULTIPROCESSING": "0",
+        "VLLM_CPU_KVCACHE_SPACE": "1",
+        "VLLM_LOGGING_LEVEL": "ERROR",
+        "VLLM_CPU_OMP_THREADS_BIND": f"0-{threads - 1}",
+        **({"LD_PRELOAD": str(iomp)} if iomp.exists() else {}),
+        **own,
+    }
+
+
+def speculation(mode: str, own: dict[str, Any]) -> dict[str, Any] | None:
+    """What vLLM is told of its drafts."""
+    if mode == "plain":
+        return None
+    drafted = 3 if mode == "ngram-3" else 5
+    return {"method": "ngram", "num_speculative_tokens": drafted, "prompt_lookup_max": 4, "prompt_lookup_min": 1, **own}
+
+
 def open_model(options: dict[str, Any]) -> tuple[dict[str, str], Any]:
-    os.environ.setdefault("VLLM_ENABLE_V1_MULTIPROCESSING", "0")
-    os.environ.setdefault("VLLM_CPU_KVCACHE_SPACE", "1")
-    os.environ.setdefault("VLLM_LOGGING_LEVEL", "ERROR")
+    settings = options["settings"]
+    os.environ.update(environment(options["threads"], settings.get("environment", {})))
     import vllm
 
-    settings = options["settings"]
-    ngram = {"method": "ngram", "num_speculative_tokens": 5, "prompt_lookup_max": 4, "prompt_lookup_min": 1}
     llm = vllm.LLM(
         model=options["model"],
         dtype=options["dtype"],
@@ -24,7 +49,7 @@ def open_model(options: dict[str, Any]) -> tuple[dict[str, str], Any]:
         max_num_seqs=settings.get("max_num_seqs", 1),
         # each prompt is read from its first token, as everybody else does
         enable_prefix_caching=False,
-        speculative_config={**ngram, **settings.get("ngram", {})} if options["mode"] == "ngram" else None,
+        speculative_config=speculation(options["mode"], settings.get("ngram", {})),
         **settings.get("engine", {}),
     )
     engine = llm.llm_engine
