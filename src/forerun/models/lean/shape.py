@@ -69,13 +69,14 @@ SCALED_EMBEDDING = frozenset({"gemma", "gemma3_text"})
 
 @dataclass(frozen=True, slots=True)
 class Shape:
-    """The numbers of a decoder. patterns and ropes hold one entry a layer; a rope is a layer type, "" or None (none)."""
+    """The numbers of a decoder. inner: the MLP's width. patterns and ropes hold one entry a layer; a rope is a layer type, "" or None (none)."""
 
     num_layers: int
     width: int
     heads: int
     kv_heads: int
     head_dim: int
+    inner: int
     vocab_size: int
     max_length: int | None
     eps: float
@@ -135,6 +136,7 @@ def shape_of(config: Any) -> Shape:
         heads=heads,
         kv_heads=config.num_key_value_heads or heads,
         head_dim=head_dim,
+        inner=config.intermediate_size,
         vocab_size=config.vocab_size,
         max_length=max_length_of(config),
         eps=config.rms_norm_eps,

@@ -35,10 +35,10 @@ def kernels(level: str = "") -> Library:
 
 
 @cache
-def native(family: str, level: str = "") -> LeanRunner:
-    """A tiny model in int4 on native kernels."""
+def native(family: str, level: str = "", weights: str = "int4") -> LeanRunner:
+    """A tiny model on native kernels."""
     with pytest.MonkeyPatch.context() as patch:
         patch.setenv(SWITCH, level or LEVELS[-1])
-        runner = LeanRunner.from_model(tiny_model(family, intermediate_size=64), "int4")
+        runner = LeanRunner.from_model(tiny_model(family, intermediate_size=64), weights)
     assert isinstance(runner.native, Library)
     return runner

@@ -9,7 +9,7 @@ import pytest
 import torch
 import torch.nn.functional as F
 
-from forerun.models.lean.native.applies import native_kernels
+from forerun.models.lean.native.applies import WEIGHTS, native_kernels
 from forerun.models.lean.native.library import SWITCH, Library
 from forerun.models.lean.runner import LeanRunner
 from forerun.models.lean.shape import Shape, shape_of
@@ -25,24 +25,26 @@ def shape() -> Shape:
 
 
 @needs_kernels
-def test_int4_on_a_cpu_runs_natively(monkeypatch: pytest.MonkeyPatch) -> None:
+@pytest.mark.parametrize("weights", WEIGHTS)
+def test_small_weights_on_a_cpu_run_natively(weights: str, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv(SWITCH, LEVELS[-1])
-    assert isinstance(native_kernels(shape(), "int4", CPU), Library)
+    assert isinstance(native_kernels(replace(shape(), inner=64), weights, CPU), Library)
 
 
 @pytest.mark.parametrize(
     ("weights", "device", "changes", "reason"),
     [
-        ("bf16", "cpu", {}, "the native step holds weights in int4"),
-        ("", "cpu", {}, "the native step holds weights in int4"),
+        ("bf16", "cpu", {}, "the native step holds weights in int8, int4"),
+        ("", "cpu", {}, "the native step holds weights in int8, int4"),
         ("int4", "meta", {}, "the native step runs on CPUs and the model is on meta"),
-        ("int4", "cpu", {"width": 48}, r"the model's widths \(48, 4 heads of 8\) are not multiples of 32"),
-        ("int4", "cpu", {"head_dim": 9}, r"widths \(32, 4 heads of 9\)"),
+        ("int4", "cpu", {"width": 48}, r"the model's widths \(48, 4 heads of 8, 64 in the MLP\) are not"),
+        ("int4", "cpu", {"head_dim": 9}, r"widths \(32, 4 heads of 9, 64 in the MLP\)"),
+        ("int8", "cpu", {"inner": 72}, r"72 in the MLP\) are not multiples of 32"),
         ("int4", "cpu", {"activation": F.relu}, "the native step lacks the model's activation"),
     ],
 )
 def test_what_does_not_is_said(weights: str, device: str, changes: dict[str, object], reason: str) -> None:
-    found = native_kernels(replace(shape(), **changes), weights, torch.device(device))
+    found = native_kernels(replace(shape(), **{"inner": 64, **changes}), weights, torch.device(device))
     assert isinstance(found, str)
     assert re.search(reason, found)
 

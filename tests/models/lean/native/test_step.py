@@ -10,6 +10,7 @@ import torch
 
 from forerun.core.values import ROOT
 from forerun.errors import UnsupportedModel, UnsupportedOption
+from forerun.models.lean.native.applies import WEIGHTS
 from forerun.models.lean.runner import LeanRunner
 from forerun.models.packed.plan import FULL, LayerPlan
 from forerun.models.packed.runner import HFRunner
@@ -26,16 +27,17 @@ EXIT = LayerPlan.early_exit(2, 4)
 SKIP = LayerPlan.skip(4, attention=(1, 2), mlp=(2,))
 
 
-def exact_model(family: str) -> Any:
+def exact_model(family: str, weights: str = "int4") -> Any:
     """In float32, what the codes of the native model stand for."""
-    return in_small_weights(tiny_model(family, intermediate_size=64), "int4")
+    return in_small_weights(tiny_model(family, intermediate_size=64), weights)
 
 
+@pytest.mark.parametrize("weights", WEIGHTS)
 @pytest.mark.parametrize("family", FAMILIES)
-def test_it_computes_every_family(family: str) -> None:
+def test_it_computes_every_family(family: str, weights: str) -> None:
     ids = text(40)
-    rows = finish(Sequence(native(family)).complete(ids, chain(40)))
-    assert off(rows.logits, own_logits(exact_model(family), ids)) < CLOSE
+    rows = finish(Sequence(native(family, weights=weights)).complete(ids, chain(40)))
+    assert off(rows.logits, own_logits(exact_model(family, weights), ids)) < CLOSE
 
 
 @pytest.mark.parametrize("level", LEVELS)
@@ -80,9 +82,9 @@ def alone(runner: LeanRunner, prefix: list[int], tokens: list[int]) -> list[torc
 
 
 @pytest.mark.parametrize("family", FAMILIES)
-@pytest.mark.parametrize("length", [1, 19, 70])
-def test_a_row_has_the_same_bits_alone_in_chains_and_in_prefill(family: str, length: int) -> None:
-    runner, prefix, tokens = native(family), text(length), text(16, 3)
+@pytest.mark.parametrize(("length", "weights"), [(1, "int4"), (19, "int4"), (70, "int4"), (19, "int8")])
+def test_a_row_has_the_same_bits_alone_in_chains_and_in_prefill(family: str, length: int, weights: str) -> None:
+    runner, prefix, tokens = native(family, weights=weights), text(length), text(16, 3)
     wanted = alone(runner, prefix, tokens)
     whole = finish(Sequence(runner).complete([*prefix, *tokens], chain(length + 16))).logits[length:]
     assert all(torch.equal(row, own) for row, own in zip(whole, wanted, strict=True))
@@ -106,7 +108,7 @@ def test_a_path_of_any_tree_in_any_batch_has_the_bits_of_plain_decoding(level: s
 
 
 def _check_a_random_tree(rng: random.Random, level: str) -> None:
-    runner = native(rng.choice(["llama", "gemma3_text", "mistral"]), level)
+    runner = native(rng.choice(["llama", "gemma3_text", "mistral"]), level, rng.choice(WEIGHTS))
     prefix, depth = text(rng.randint(1, 90), rng.randint(0, 99)), rng.randint(1, 6)
     path = text(depth, rng.randint(0, 99))
     tokens: list[int] = []
@@ -130,8 +132,9 @@ def _check_a_random_tree(rng: random.Random, level: str) -> None:
     assert torch.equal(rows.logits, torch.stack(wanted[-2:]))
 
 
-def test_rows_that_resume_have_the_bits_of_rows_that_do_not() -> None:
-    runner, drafted, more = native("llama"), text(4, 5), text(2, 6)
+@pytest.mark.parametrize("weights", WEIGHTS)
+def test_rows_that_resume_have_the_bits_of_rows_that_do_not(weights: str) -> None:
+    runner, drafted, more = native("llama", weights=weights), text(4, 5), text(2, 6)
     sequence, fresh, neighbour = Sequence(runner), Sequence(runner), Sequence(runner)
     together(sequence.sync(text(13)), fresh.sync(text(13)), neighbour.sync(text(30, 1)))
     finish(sequence.forward(drafted, plan=EXIT))
@@ -141,11 +144,13 @@ def test_rows_that_resume_have_the_bits_of_rows_that_do_not() -> None:
     assert torch.equal(rows.logits, finish(fresh.complete([*drafted, *more], chain(6))).logits)
 
 
+@pytest.mark.parametrize("weights", WEIGHTS)
 @pytest.mark.parametrize("family", FAMILIES)
-def test_greedy_text_is_plain_text_for_every_draft(family: str) -> None:
-    wanted = written(native(family), "none")
+def test_greedy_text_is_plain_text_for_every_draft(family: str, weights: str) -> None:
+    runner = native(family, weights=weights)
+    wanted = written(runner, "none")
     for kind in ("lookup", "exit", "skip"):
-        assert written(native(family), kind) == wanted
+        assert written(runner, kind) == wanted
 
 
 def test_one_term_is_coarser_and_has_the_same_bits_in_company_too() -> None:
@@ -158,10 +163,12 @@ def test_one_term_is_coarser_and_has_the_same_bits_in_company_too() -> None:
     assert torch.equal(torch.stack(alone(runner, ids[:4], ids[4:])), rows[4:])
 
 
-def test_restricted_heads_and_second_weights() -> None:
-    runner = native("llama")
+@pytest.mark.parametrize("own", WEIGHTS)
+def test_restricted_heads_and_second_weights(own: str) -> None:
+    runner = native("llama", weights=own)
     name = runner.add_head([9, 3, 40, 9])
-    runner.add_weights("int8")
+    second, near = ("int8", 0.1) if own == "int4" else ("int4", 0.5)
+    runner.add_weights(second)
     sequence = Sequence(runner)
     finish(sequence.sync(text(9)))
     whole = finish(sequence.forward(text(2, 1)))
@@ -171,8 +178,8 @@ def test_restricted_heads_and_second_weights() -> None:
     assert torch.equal(some.logits[:, [3, 9, 40]], whole.logits[:, [3, 9, 40]])
     assert torch.equal(runner.head(some.hidden, name), some.logits)
     sequence.drop()
-    other = finish(sequence.forward(text(2, 1), plan=LayerPlan(weights="int8")))
-    assert 0 < off(other.logits, whole.logits) < 0.1
+    other = finish(sequence.forward(text(2, 1), plan=LayerPlan(weights=second)))
+    assert 0 < off(other.logits, whole.logits) < near
     with pytest.raises(UnsupportedOption, match="second weights in int4 or int8, not in bf16; set FORERUN_NATIVE=off"):
         runner.add_weights("bf16")
 

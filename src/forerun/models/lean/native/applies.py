@@ -11,7 +11,7 @@ from ..shape import ACTIVATIONS, Shape
 from ..weights import GROUP
 from .library import Library, choose
 
-WEIGHTS = ("int4",)
+WEIGHTS = ("int8", "int4")
 
 
 def native_kernels(shape: Shape, weights: str, device: torch.device) -> Library | str:
@@ -20,9 +20,11 @@ def native_kernels(shape: Shape, weights: str, device: torch.device) -> Library 
         return f"the native step holds weights in {', '.join(WEIGHTS)}"
     if device.type != "cpu":
         return f"the native step runs on CPUs and the model is on {device.type}"
-    if shape.head_dim % 2 or (shape.heads * shape.head_dim) % GROUP or shape.width % GROUP:
+    widths = (shape.width, shape.heads * shape.head_dim, shape.inner)
+    if shape.head_dim % 2 or any(width % GROUP for width in widths):
         return (
-            f"the model's widths ({shape.width}, {shape.heads} heads of {shape.head_dim}) are not multiples of {GROUP}"
+            f"the model's widths ({shape.width}, {shape.heads} heads of {shape.head_dim}, {shape.inner} in the MLP) are not "
+            f"multiples of {GROUP}"
         )
     if shape.activation not in ACTIVATIONS.values():
         return "the native step lacks the model's activation"
