@@ -43,7 +43,7 @@ SMALL = ("int4", "int8")
 
 def kernels_of(native: Library | str) -> Kernels:
     """How matrices are held for these kernels, or for torch's operations where a reason stands in their place."""
-    return Kernels(partial(Repacked, native), LANES) if isinstance(native, Library) else TORCH
+    return Kernels(partial(Repacked, native), LANES, int4_tables=True) if isinstance(native, Library) else TORCH
 
 
 @final

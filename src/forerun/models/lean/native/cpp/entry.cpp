@@ -9,7 +9,7 @@ using namespace forerun;
 
 namespace {
 
-constexpr int VERSION = 1;  // of the structures in views.h; native/library.py refuses any other
+constexpr int VERSION = 2;  // of the structures in views.h; native/library.py refuses any other
 
 enum Failure { DONE = 0, BAD_TOKEN = 1, NO_MEMORY = 2, BAD_SHAPE = 3 };
 
