@@ -8,6 +8,7 @@ from typing import Any
 import pytest
 
 from forerun import Engine, load
+from forerun.errors import UnsupportedOption
 from forerun.models.lean.native.library import SWITCH, processor_levels
 from forerun.testing import save_tiny
 
@@ -18,10 +19,12 @@ METHODS: dict[str, dict[str, Any]] = {
     "exit": {"exit_layer": 2},
     "skip": {"skip_attention": [1, 2], "skip_mlp": [2]},
     "small": {"exit_layer": 2, "weights": "int8", "vocabulary": 200},
+    "coarse": {"exit_layer": 2, "activations": 8},
     "draft_model": {},
+    "coarse_draft_model": {"activations": 8},
     "tree": {"of": "self", "exit_layer": 2},
 }
-DRAFTERS = {"exit": "self", "skip": "self", "small": "self"}
+DRAFTERS = {**dict.fromkeys(("exit", "skip", "small", "coarse"), "self"), "coarse_draft_model": "draft_model"}
 
 
 @pytest.fixture(scope="module")
@@ -47,7 +50,7 @@ def plain(model: Path) -> Engine:
 @pytest.mark.parametrize("method", METHODS)
 def test_texts_are_plain_texts(method: str, plain: Engine, draft: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv(SWITCH, processor_levels()[-1])
-    options = {**METHODS[method], **({"model": str(draft)} if method == "draft_model" else {})}
+    options = {**METHODS[method], **({"model": str(draft)} if "draft_model" in method else {})}
     engine = plain.using(DRAFTERS.get(method, method), "fixed", drafter_options=options, policy_options={"k": 3})
     assert engine.runner.kernels.startswith("native")
     check_text(plain, engine)
@@ -59,3 +62,24 @@ def test_log_probabilities_are_equal_to_the_last_bit(plain: Engine) -> None:
     for prompt in PROMPTS:
         one, other = (side.generate(prompt, max_new_tokens=12, logprobs=True) for side in (plain, engine))
         assert one.logprobs == other.logprobs
+
+
+def test_a_coarser_target_has_texts_of_its_own_that_drafts_leave_alone(
+    model: Path, plain: Engine, draft: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv(SWITCH, processor_levels()[-1])
+    coarse = load(model, weights="int4", drafter="none", activations=8)
+    assert (plain.runner.activations, coarse.runner.activations) == (16, 8)
+    for drafter, options in (("self", METHODS["exit"]), ("draft_model", {"model": str(draft), "activations": 16})):
+        check_text(coarse, coarse.using(drafter, "fixed", drafter_options=options, policy_options={"k": 3}))
+
+
+@pytest.mark.parametrize("options", [{}, {"weights": "int4"}])
+def test_activations_are_refused_where_no_native_step_runs(
+    model: Path, options: dict[str, Any], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv(SWITCH, "off")
+    with pytest.raises(UnsupportedOption, match="doesn't run there"):
+        load(model, drafter="none", activations=16, **options)
+    with pytest.raises(UnsupportedOption, match="in 8 or 16 bits, got 12"):
+        load(model, activations=12, **options)  # type: ignore[arg-type]

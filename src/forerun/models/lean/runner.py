@@ -20,7 +20,7 @@ from torch import Tensor
 from ...core.forward import Rows
 from ...errors import UnsupportedOption
 from ..packed.forward import Packed
-from ..packed.plan import LayerPlan
+from ..packed.plan import LayerPlan, check_activations
 from ..packed.request import Request
 from ..packed.runner import Runner, gather, layout
 from ..packed.store import Store
@@ -72,6 +72,7 @@ class LeanRunner(Runner):
         if isinstance(native, Library):
             self.kernels = f"native {native.level}"
             self.same_bits = True
+            self.activations = 16
         else:
             self.kernels_reason = native
         self._kernels = kernels_of(native)
@@ -107,7 +108,7 @@ class LeanRunner(Runner):
     def check_plan(self, plan: LayerPlan) -> None:
         """Every sublayer of these families only adds to the stream, so any may be left out.
 
-        Raises UnsupportedOption on weights or a head that were not added.
+        Raises UnsupportedOption on weights or a head that were not added, and on activations where no native step runs.
         """
         for kind, name, known in (
             ("weights", plan.weights, self._layers),
@@ -115,6 +116,17 @@ class LeanRunner(Runner):
         ):
             if name not in known:
                 raise UnsupportedOption(f"{self.name} holds no {kind} {name!r}; add them before a plan names them")
+        if plan.activations and self._step is None:
+            super().use_activations(plan.activations)
+
+    def use_activations(self, bits: int) -> None:
+        check_activations(bits)
+        if self._step is None or not isinstance(self.native, Library):
+            super().use_activations(bits)
+            return
+        self._step.terms = bits // 8
+        self.activations = bits
+        self.kernels = f"native {self.native.level}" + (f", {bits}-bit activations" if bits < 16 else "")
 
     def add_weights(self, name: str) -> None:
         check_weights(name)

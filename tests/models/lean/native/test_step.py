@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import random
+from dataclasses import replace
 from typing import Any
 
 import pytest
@@ -155,12 +156,39 @@ def test_greedy_text_is_plain_text_for_every_draft(family: str, weights: str) ->
 
 def test_one_term_is_coarser_and_has_the_same_bits_in_company_too() -> None:
     runner = LeanRunner.from_model(tiny_model("llama", intermediate_size=64), "int4")
-    assert runner._step is not None
-    runner._step.terms = 1
+    level = runner.kernels
+    runner.use_activations(8)
+    assert (runner.activations, runner.kernels) == (8, f"{level}, 8-bit activations")
     ids = text(24)
     rows = finish(Sequence(runner).complete(ids, chain(24))).logits
     assert CLOSE < off(rows, own_logits(exact_model("llama"), ids)) < 0.1
     assert torch.equal(torch.stack(alone(runner, ids[:4], ids[4:])), rows[4:])
+
+
+@pytest.mark.parametrize("exit_layer", [None, 2])
+def test_a_plan_may_take_other_activations_and_leaves_nothing_in_the_models_rows(exit_layer: int | None) -> None:
+    runner, coarse = native("llama"), LeanRunner.from_model(tiny_model("llama", intermediate_size=64), "int4")
+    coarse.use_activations(8)
+    plan, drafted = FULL if exit_layer is None else EXIT, text(4, 5)
+    sequence, fresh, other = Sequence(runner), Sequence(runner), Sequence(coarse)
+    together(sequence.sync(text(13)), fresh.sync(text(13)))
+    finish(other.sync(text(13)))
+    rows = finish(sequence.forward(drafted, plan=replace(plan, activations=8)))
+    fine = finish(fresh.forward(drafted, plan=plan))
+    assert CLOSE < off(rows.logits, fine.logits) < 0.1
+    with pytest.raises(ValueError, match="complete it first"):
+        sequence.keep([0])
+    wanted = finish(fresh.complete(drafted, chain(4)))
+    assert torch.equal(finish(sequence.complete(drafted, chain(4))).logits, wanted.logits)
+    # what the plan says holds for a runner with other activations of its own, too
+    finish(other.complete(drafted, chain(4)))
+    assert not torch.equal(finish(other.forward(text(1, 9))).logits, finish(sequence.forward(text(1, 9))).logits)
+
+
+def test_a_batch_may_mix_activations() -> None:
+    runner = native("llama")
+    wanted = [written(runner, kind) for kind in ("none", "coarse")]
+    assert wanted[0] == wanted[1]
 
 
 @pytest.mark.parametrize("own", WEIGHTS)

@@ -104,6 +104,7 @@ class NativeStep:
         tokens = (ctypes.c_int32 * rows)(*(token for request in requests for token in request.tokens))
         wanted = _wanted(requests)
         model, _ = self._models[plan.weights]
+        terms = plan.activations // 8 or self.terms
         ids, head = heads[plan.head] if plan.head else (None, self._decoder.head)
         logits = torch.empty(len(wanted), model.vocab)
         hidden = torch.empty(len(wanted), width)
@@ -122,7 +123,7 @@ class NativeStep:
             ctypes.pointer(matrix(head, width)),
             None if ids is None else ids.data_ptr(),
             *(logits.data_ptr(), hidden.data_ptr()),
-            *(len(held), rows, _end(plan, self._shape), len(wanted), len(taps), self.terms, torch.get_num_threads()),
+            *(len(held), rows, _end(plan, self._shape), len(wanted), len(taps), terms, torch.get_num_threads()),
         )
         with self._lock:
             check(self.library.functions.forerun_forward(ctypes.byref(call), self._workspace))
