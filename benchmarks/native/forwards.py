@@ -28,16 +28,16 @@ from forerun.models.packed.sequence import Sequence
 ROWS = (1, 2, 4, 8, 16)
 PREFIXES = (100, 800)
 REPEATS = 15
-TERMS = {"torch": None, "native 8-bit": 1, "native 16-bit": 2}
+ACTIVATIONS = {"torch": None, "native 8-bit": 8, "native 16-bit": 16}
 
 
 def opened(model: str) -> dict[str, Engine]:
     engines = {}
-    for name, terms in TERMS.items():
-        os.environ[SWITCH] = "off" if terms is None else "avx512"
+    for name, bits in ACTIVATIONS.items():
+        os.environ[SWITCH] = "off" if bits is None else "avx512"
         engines[name] = load(model, weights="int4", drafter="none")
-        if terms is not None:
-            engines[name].runner._step.terms = terms
+        if bits is not None:
+            engines[name].runner.use_activations(bits)
     return engines
 
 
