@@ -21,6 +21,8 @@ def runner() -> HFRunner:
         (LayerPlan.skip(5, (3, 1), (2,)), "skip attention 1,3 mlp 2"),
         (LayerPlan.skip(5, (), (2,)), "skip mlp 2"),
         (LayerPlan(head="head of 100"), "full, head head of 100"),
+        (LayerPlan(activations=8), "full, 8-bit activations"),
+        (LayerPlan(head="head of 100", activations=16), "full, head head of 100, 16-bit activations"),
     ],
 )
 def test_a_plan_has_a_name(runner: HFRunner, plan: LayerPlan, name: str) -> None:

@@ -9,6 +9,7 @@ from forerun.bench.calibrate import Subject
 from forerun.bench.calibration import Opened, calibrated, pad, use_kept_cost
 from forerun.core.cost import Cost, Costs, Point
 from forerun.errors import UnsupportedModel
+from forerun.models.lean.native.library import SWITCH, processor_levels
 from forerun.models.packed.plan import LayerPlan
 from forerun.testing import save_tiny
 
@@ -101,6 +102,18 @@ def test_plans_measured_before_stay_known(measured: Measured, target: Opened) ->
     _, known = calibrated(target, [EXIT, other])
     assert known
     assert len(measured.asked) == 2
+
+
+@pytest.mark.skipif(not processor_levels(), reason="forerun was installed without a compiler")
+def test_other_activations_are_another_measurement(
+    measured: Measured, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv(SWITCH, processor_levels()[-1])
+    folder = save_tiny(tmp_path / "tiny", intermediate_size=64)
+    for activations in (None, 8):
+        target = Opened(str(folder), forerun.load(folder, weights="int4", activations=activations), "int4")
+        assert not calibrated(target)[1]
+        assert calibrated(target)[1]
 
 
 def test_another_number_of_threads_is_another_measurement(

@@ -19,11 +19,12 @@ from forerun.design.untrained import UntrainedDraft, config_of, plan_of, untrain
 from forerun.engine.engine import Engine
 from forerun.errors import ModelNotFound, UnsupportedOption
 from forerun.models.files.draft_shape import DraftShape
+from forerun.models.lean.native.library import SWITCH, processor_levels
 from forerun.models.lean.runner import LeanRunner
 from forerun.models.packed.plan import FULL, LayerPlan
 from forerun.models.packed.runner import HFRunner, Runner
 from forerun.models.packed.sequence import Sequence
-from forerun.testing import BYTES, SPECIAL
+from forerun.testing import BYTES, SPECIAL, save_tiny
 
 VOCABULARY = BYTES + len(SPECIAL)
 
@@ -62,6 +63,18 @@ def test_it_is_held_in_the_targets_weights(tiny: Path, config: Any) -> None:
     assert isinstance(dense, LeanRunner)
     assert isinstance(held, LeanRunner)
     assert held.nbytes < dense.nbytes
+
+
+@pytest.mark.skipif(not processor_levels(), reason="forerun was installed without a compiler")
+def test_it_takes_the_targets_activations_where_it_runs_natively(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv(SWITCH, processor_levels()[-1])
+    folder = save_tiny(tmp_path / "tiny", intermediate_size=64)
+    config, coarse = config_of(str(folder)), forerun.load(folder, weights="int4", activations=8)
+    for mlp, bits in ((64, 8), (48, None)):
+        runner = untrained(config, shape(config, f"layers=2,mlp={mlp}"), coarse, "int8")
+        assert runner.activations == bits
 
 
 def test_its_weights_are_the_same_each_time_and_leave_torchs_generator_alone(engine: Engine, config: Any) -> None:

@@ -8,6 +8,7 @@ from typing import Any
 import pytest
 
 from forerun import Engine, load
+from forerun.errors import UnsupportedOption
 from forerun.models.lean.adapter_runner import AdapterRunner
 from forerun.models.lean.native.library import SWITCH, processor_levels
 from forerun.testing import END, save_tiny, save_tiny_adapter, tiny_model, tiny_tokenizer
@@ -19,16 +20,18 @@ METHODS: dict[str, dict[str, Any]] = {
     "exit": {"exit_layer": 2},
     "skip": {"skip_attention": [1, 2], "skip_mlp": [2]},
     "small": {"exit_layer": 2, "weights": "int8", "vocabulary": 200},
+    "coarse": {"exit_layer": 2, "activations": 8},
     "draft_model": {},
     "frequent": {"vocabulary": 100, "weights": "int8"},
     "state": {"weights": "int4"},
     "state+token": {"weights": "int4", "vocabulary": 100},
+    "coarse_draft_model": {"activations": 8},
     "tree": {"of": "self", "exit_layer": 2},
 }
 DRAFTERS = {
-    **dict.fromkeys(("exit", "skip", "small"), "self"),
+    **dict.fromkeys(("exit", "skip", "small", "coarse"), "self"),
     **dict.fromkeys(("state", "state+token"), "exit_adapter"),
-    "frequent": "draft_model",
+    **dict.fromkeys(("frequent", "coarse_draft_model"), "draft_model"),
 }
 
 
@@ -83,3 +86,24 @@ def test_log_probabilities_are_equal_to_the_last_bit(plain: Engine) -> None:
     for prompt in PROMPTS:
         one, other = (side.generate(prompt, max_new_tokens=12, logprobs=True) for side in (plain, engine))
         assert one.logprobs == other.logprobs
+
+
+def test_a_coarser_target_has_texts_of_its_own_that_drafts_leave_alone(
+    model: Path, plain: Engine, draft: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv(SWITCH, processor_levels()[-1])
+    coarse = load(model, weights="int4", drafter="none", activations=8)
+    assert (plain.runner.activations, coarse.runner.activations) == (16, 8)
+    for drafter, options in (("self", METHODS["exit"]), ("draft_model", {"model": str(draft), "activations": 16})):
+        check_text(coarse, coarse.using(drafter, "fixed", drafter_options=options, policy_options={"k": 3}))
+
+
+@pytest.mark.parametrize("options", [{}, {"weights": "int4"}])
+def test_activations_are_refused_where_no_native_step_runs(
+    model: Path, options: dict[str, Any], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv(SWITCH, "off")
+    with pytest.raises(UnsupportedOption, match="doesn't run there"):
+        load(model, drafter="none", activations=16, **options)
+    with pytest.raises(UnsupportedOption, match="in 8 or 16 bits, got 12"):
+        load(model, activations=12, **options)  # type: ignore[arg-type]

@@ -18,7 +18,9 @@ from forerun.policies.fixed import Fixed
 
 def loading(model: nn.Module, anything: Any) -> Engine:
     forerun.load("smollm2", drafter="lookup", policy="fixed", policy_options={"k": 7})
-    forerun.load(Path("model"), "tokenizer.json", dtype="bfloat16", device="cpu", runner="lean", weights="int4")
+    forerun.load(
+        Path("model"), "tokenizer.json", dtype="bfloat16", device="cpu", runner="lean", weights="int4", activations=8
+    )
     forerun.load(model, anything, dtype=torch.float32, device=torch.device("cpu"))
     forerun.load_system("system.json", weights="int8")
     forerun.custom_generate("lookup", "heuristic", tokenizer=anything)

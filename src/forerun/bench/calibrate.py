@@ -51,7 +51,8 @@ class Subject:
         name = (
             "full" if not parts else f"skip {' '.join(parts)}" if plan.exit_layer is None else f"exit {plan.exit_layer}"
         )
-        return f"{name}, head {plan.head}" if plan.head else name
+        head = f", head {plan.head}" if plan.head else ""
+        return f"{name}{head}, {plan.activations}-bit activations" if plan.activations else f"{name}{head}"
 
     @property
     def key(self) -> tuple[str, str, str]:

@@ -33,6 +33,12 @@ OPENING = tuple(
         ("device", str | None, None, "cpu, cuda, mps; the best there is if not given."),
         ("weights", str, "", "Hold the model's matrices as bf16, int8 or int4; as they are if not given."),
         ("runner", str, "auto", "lean: forerun's own decoder; hf: transformers' modules; auto: lean where it fits."),
+        (
+            "activations",
+            int | None,
+            None,
+            "Hold the rows that native products take in 8 or 16 bits; in 16 if not given.",
+        ),
         ("trust_remote_code", bool, False, "Run Python code that comes with the model."),
     )
 )

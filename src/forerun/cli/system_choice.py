@@ -22,7 +22,7 @@ SystemFile = Annotated[
     Path | None,
     typer.Option(
         "--system",
-        help="A JSON file of a system: it sets the drafter, the policy, and dtype, weights and runner unless given here.",
+        help="A JSON file of a system: it sets the drafter, the policy, and the model's form unless flags do.",
     ),
 ]
 
@@ -64,7 +64,7 @@ def choice_of(
 
 
 def opening_of(system: System, given: Mapping[str, Any]) -> dict[str, Any]:
-    """The flags, with the system's dtype, weights and runner where a flag stands at its default."""
+    """The flags, with the system's dtype, weights, runner and activations where a flag stands at its default."""
     from ..engine.system.value import FORM
 
     defaults = {one.name: one.default for one in OPENING}

@@ -40,7 +40,7 @@ def config_of(model: str, dtype: str | None = None, trust_remote_code: bool = Fa
 
 
 def untrained(config: Any, shape: DraftShape, engine: Engine, weights: str) -> Runner:
-    """A runner of the shape's size, in the target's dtype, device and weights; its head is whole.
+    """A runner of the shape's size, in the target's dtype, device, weights and activations; its head is whole.
 
     config: the target's. Raises UnsupportedOption where the shape is none of a draft's, or the weights have no such
     matrices.
@@ -52,7 +52,10 @@ def untrained(config: Any, shape: DraftShape, engine: Engine, weights: str) -> R
         torch.manual_seed(0)
         model = AutoModelForCausalLM.from_config(own, dtype=engine.runner.dtype).to(engine.runner.device).eval()
     if isinstance(engine.runner, LeanRunner):
-        return LeanRunner.from_model(model, weights, shape.name)
+        runner = LeanRunner.from_model(model, weights, shape.name)
+        if runner.activations is not None and engine.runner.activations is not None:
+            runner.use_activations(engine.runner.activations)
+        return runner
     return HFRunner(model, shape.name)
 
 

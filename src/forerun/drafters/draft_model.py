@@ -24,6 +24,7 @@ from ..models.files.draft import read_draft
 from ..models.packed.plan import FULL, LayerPlan
 from ..models.packed.pool import SequencePool
 from ..models.packed.sequence import shared_prefix
+from .activations import drafted_in
 from .base import DRAFTERS, DrafterFactory, Parts
 from .pooled import Pooled
 from .vocabulary import first_ranked
@@ -91,11 +92,13 @@ class ModelDraft(Pooled):
 
 
 @DRAFTERS("draft_model", source="Leviathan et al., arXiv 2211.17192; Chen et al., arXiv 2302.01318")
-def build(parts: Parts, *, model: Any, vocabulary: int | None = None, weights: str = "") -> DrafterFactory:
+def build(
+    parts: Parts, *, model: Any, vocabulary: int | None = None, weights: str = "", activations: int | None = None
+) -> DrafterFactory:
     """A smaller model with the target's tokenizer: a name, a path or a loaded model.
 
-    weights: the draft's own format. vocabulary: draft among this many frequent tokens, 0: all; a draft of
-    `forerun train draft` has a default of its own.
+    weights: the draft's own format. activations: bits of the rows that its native products take. vocabulary: draft
+    among this many frequent tokens, 0: all; a draft of `forerun train draft` has a default of its own.
     """
     pool, strings = parts.load(model)
     runner = pool.runner
@@ -111,10 +114,11 @@ def build(parts: Parts, *, model: Any, vocabulary: int | None = None, weights: s
         head = runner.add_head(first_ranked(ranking, size, shared))
     if weights:
         runner.add_weights(weights)
-    plan = LayerPlan(weights=weights, head=head)
+    plan = drafted_in(runner, LayerPlan(weights=weights, head=head), activations)
     if plan != FULL:
         pool = parts.open_pool(runner, pool.identity, plan)
-    told = "".join([f", weights {weights}" if weights else "", f", {size} tokens" if partial else ""])
+    bits = f", activations {plan.activations}" if plan.activations else ""
+    told = "".join([f", weights {weights}" if weights else "", f", {size} tokens" if partial else "", bits])
     width = parts.target.runner.vocab_size
     return lambda target: ModelDraft(pool, shared, told, width if runner.vocab_size < width else None)
 

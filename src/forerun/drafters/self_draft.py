@@ -3,7 +3,8 @@
 exit_layer runs layers 0..E-1, the final norm and the head; verification continues from the exit states, so only the last
 drafted token passes the first E layers again (LayerSkip). skip_attention and skip_mlp leave out single sublayers
 (Draft & Verify): drafting reads the true prefix, and verification computes every row anew. weights runs them in a smaller
-copy of the weights, whose rows are discarded; vocabulary restricts the head to frequent tokens. All can be combined.
+copy of the weights, whose rows are discarded; vocabulary restricts the head to frequent tokens; activations 8 takes coarser
+rows, which are discarded, too. All can be combined.
 
 Sources: Elhoushi et al., LayerSkip, arXiv 2404.16710, section 5; Zhang et al., Draft & Verify, arXiv 2309.08168.
 """
@@ -23,6 +24,7 @@ from ..errors import UnsupportedOption
 from ..models.files.plan import read_plan
 from ..models.packed.plan import LayerPlan
 from ..models.packed.sequence import Sequence
+from .activations import drafted_in
 from .base import DRAFTERS, DrafterFactory, Parts
 from .chain import chained
 from .vocabulary import frequent
@@ -69,10 +71,12 @@ def build(
     weights: str = "",
     vocabulary: int = 0,
     vocabulary_text: str = "",
+    activations: int | None = None,
 ) -> DrafterFactory:
     """A part of the target: an early exit, skipped sublayers, small weights, a part of the vocabulary.
 
-    plan is a file with a skip set, as models.files.plan has it.
+    activations: bits of the rows that native products take, the target's unless given. plan is a file with a
+    skip set, as models.files.plan has it.
     """
     runner = parts.target.runner
     if exit_layer is not None and (skip_attention or skip_mlp):
@@ -96,6 +100,7 @@ def build(
     if vocabulary:
         tokens = frequent(_tokens_of(vocabulary_text, parts), vocabulary, runner.vocab_size)
         carved = replace(carved, head=runner.add_head(tokens))
+    carved = drafted_in(runner, carved, activations)
 
     def drafter(target: Sequence) -> Drafter:
         runner.check_plan(carved)  # a model object may have changed since
@@ -111,7 +116,8 @@ def _described(plan: LayerPlan) -> str:
         if layers
     ]
     parts = [f"up to layer {plan.exit_layer}"] if plan.exit_layer is not None else left_out
-    named = [f"{name} {value}" for name, value in (("weights", plan.weights), ("head", plan.head)) if value]
+    kinds = (("weights", plan.weights), ("head", plan.head), ("activations", plan.activations))
+    named = [f"{name} {value}" for name, value in kinds if value]
     return ", ".join([*parts, *named]) or "whole"
 
 

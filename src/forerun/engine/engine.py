@@ -31,7 +31,7 @@ from ..models.loading.follow import check_text_is_not_random, follow
 from ..models.loading.given_tokenizer import TokenizerSource, as_tokenizer
 from ..models.loading.load import DtypeName, Loaded, RunnerName, open_model
 from ..models.loading.padding import Padding, padding_of
-from ..models.packed.plan import FULL, LayerPlan
+from ..models.packed.plan import FULL, ActivationBits, LayerPlan, check_activations
 from ..models.packed.pool import SequencePool
 from ..models.packed.runner import HFRunner, Runner
 from ..models.packed.sequence import Sequence as Target
@@ -333,6 +333,7 @@ def load(
     device: str | torch.device | None = None,
     weights: WeightsName = "",
     runner: RunnerName = "auto",
+    activations: ActivationBits | None = None,
     trust_remote_code: bool = False,
 ) -> Engine:
     """An engine for a model: "smollm2", a directory, a GGUF file, a hub name, or a loaded transformers model.
@@ -340,11 +341,15 @@ def load(
     tokenizer is loaded, a path or a name, or a bare tokenizers.Tokenizer; by default the model's own, if it has a name.
     drafter and policy are registered names with their options, or factories of your own. weights holds the matrices in a
     smaller form: bf16, int8, int4. runner "auto" takes the lean decoder where it applies, "lean" insists on it, "hf" runs
-    transformers' own modules. A model object is left as it is, on its own modules. Raises a ForerunError, or ValueError,
+    transformers' own modules. activations: 8 or 16 bits for the rows that native products take; 16 where they run, unless
+    given. A model object is left as it is, on its own modules. Raises a ForerunError, or ValueError,
     that says what is wrong before anything is generated.
     """
     pools: list[SequencePool] = []
     place: dict[str, Any] = {"dtype": dtype, "device": device, "trust_remote_code": trust_remote_code}
+    form: dict[str, Any] = {"weights": weights, "runner": runner}
+    if activations is not None:
+        check_activations(activations)
 
     kept: dict[
         str, tuple[SequencePool, dict[str, int] | None]
@@ -354,7 +359,9 @@ def load(
         named = isinstance(other, str | Path)
         if named and str(other) in kept:
             return kept[str(other)]
-        draft = open_model(other, **{**place, **({"weights": weights, "runner": runner} if named else {})})
+        draft = open_model(other, **{**place, **(form if named else {})})
+        if named and activations is not None:
+            draft.runner.use_activations(activations)
         found = open_pool(draft.runner, draft.identity), draft.vocabulary
         if named:
             kept[str(other)] = found
@@ -366,7 +373,9 @@ def load(
 
     make_policy = policy_factory(policy, policy_options)
     given = as_tokenizer(tokenizer, trust_remote_code)
-    loaded = open_model(model, tokenizer=given, weights=weights, runner=runner, **place)
+    loaded = open_model(model, tokenizer=given, **form, **place)
+    if activations is not None:
+        loaded.runner.use_activations(activations)
     pools.append(SequencePool(loaded.runner))
     parts = Parts(pools[0], loaded.identity, loaded.vocabulary, opened, _encoder(loaded.tokenizer), open_pool)
     return Engine(loaded, parts, pools, drafter_factory(drafter, drafter_options, parts), make_policy)

@@ -203,6 +203,17 @@ def test_a_target_without_a_form_is_opened_as_usual(tmp_path: Path, system: Syst
     assert found.target == Target("m", system.target.identity)
 
 
+def test_activations_of_a_target_are_kept_and_are_8_or_16(tmp_path: Path, system: System) -> None:
+    assert system.target is not None
+    held = replace(system, target=replace(system.target, activations=8))
+    write_system(held, tmp_path / "s.json")
+    assert read_system(tmp_path / "s.json") == held
+    told = json.loads((tmp_path / "s.json").read_text(encoding="utf-8"))
+    told["target"]["activations"] = "many"
+    with pytest.raises(UnsupportedOption, match="activations are held in 8 or 16 bits, got many"):
+        read_system(kept(tmp_path / "s.json", told))
+
+
 def test_a_byte_order_mark_does_not_matter(tmp_path: Path) -> None:
     (tmp_path / "short.json").write_text(json.dumps(METHOD), encoding="utf-8-sig")
 

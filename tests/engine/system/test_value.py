@@ -61,9 +61,12 @@ def test_a_system_is_told_whole(system: System, engine: forerun.Engine) -> None:
 @pytest.mark.parametrize(
     ("given", "form"),
     [
-        ({}, {"dtype": "float32", "weights": "int8", "runner": "lean"}),
-        ({"weights": None}, {"dtype": "float32", "weights": "int8", "runner": "lean"}),
-        ({"weights": "", "dtype": "bfloat16"}, {"dtype": "bfloat16", "weights": "", "runner": "lean"}),
+        ({}, {"dtype": "float32", "weights": "int8", "runner": "lean", "activations": None}),
+        ({"weights": None}, {"dtype": "float32", "weights": "int8", "runner": "lean", "activations": None}),
+        (
+            {"weights": "", "dtype": "bfloat16"},
+            {"dtype": "bfloat16", "weights": "", "runner": "lean", "activations": None},
+        ),
     ],
 )
 def test_what_is_given_overrides_the_systems_form(
@@ -125,7 +128,7 @@ def test_another_machine_or_version_is_told(
 
 
 def test_another_form_is_told(system: System, engine: forerun.Engine) -> None:
-    target = Target("tiny", engine.identity, "bfloat16", "int4", "lean")
+    target = Target("tiny", engine.identity, "bfloat16", "int4", "lean", 8)
     departures = replace(system, target=target).departures(engine, HERE)
 
     assert departures is not None
@@ -133,6 +136,7 @@ def test_another_form_is_told(system: System, engine: forerun.Engine) -> None:
         "dtype is float32 here and bfloat16 there",
         "weights is the model's own here and int4 there",
         "runner is auto here and lean there",
+        "activations is as usual here and 8 there",
     ):
         assert told in departures
 

@@ -14,15 +14,20 @@ from transformers import AutoConfig, AutoModelForCausalLM
 from forerun.errors import InvalidModelFile, UnsupportedModel, UnsupportedOption
 from forerun.models.files.quiet import quiet
 from forerun.models.lean.from_gguf import GRIDS, GgufSource, lean_from_gguf
+from forerun.models.lean.linear import Int8
+from forerun.models.lean.native.library import SWITCH
+from forerun.models.lean.native.matrix import Repacked
 from forerun.models.lean.runner import LeanRunner
 from forerun.models.lean.shape import PRE
 from forerun.models.lean.weights import quantise_int4
 from forerun.models.loading.load import open_model
+from forerun.models.packed.plan import LayerPlan
 from forerun.models.packed.sequence import Sequence
 from forerun.testing import tiny_model
 
 from ..gguf.tiny_gguf import write_gguf, write_model
 from ..running import finish, own_logits
+from .native.kernels import LEVELS, kernels, needs_kernels
 
 IDS = [60, 25, 35, 29, 55, 1, 200, 17, 3]
 TYPES = gguf.GGMLQuantizationType
@@ -125,6 +130,51 @@ def test_opening_a_file_in_int4_keeps_its_codes(tmp_path: Path, monkeypatch: pyt
     assert isinstance(opened, LeanRunner)
     assert torch.equal(logits(opened), logits(lean_from_gguf(file, configuration(file), "int4")))
     assert not torch.equal(logits(opened), logits(LeanRunner.from_model(by_transformers(file), "int4")))
+
+
+@needs_kernels
+@pytest.mark.parametrize("kind", GRIDS)
+def test_native_kernels_hold_what_the_file_holds(kind: str) -> None:
+    blocks = random_blocks(kind)
+    held = Repacked(kernels(), GRIDS[kind](torch.from_numpy(blocks))).dense()
+    expected = torch.from_numpy(gguf.quants.dequantize(blocks, TYPES[kind]))
+    # Q4_K has the products of two scales, which need more than a float16
+    allowed = 5e-4 if kind == "Q4_K" else 1e-6
+    assert torch.allclose(held, expected, rtol=allowed, atol=allowed * float(expected.abs().max()))
+
+
+@needs_kernels
+@pytest.mark.parametrize("kind", ["Q4_0", "Q4_1"])
+@pytest.mark.parametrize("tied", [False, True])
+def test_a_file_in_4_bits_is_run_as_it_is_its_head_included(
+    tmp_path: Path, kind: str, tied: bool, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv(SWITCH, LEVELS[-1])
+    file = write_gguf(tmp_path / "tiny.gguf", kind=kind, tied=tied)
+    runner = lean_from_gguf(file, configuration(file))
+    tables = {runner._decoder.embedding, runner._decoder.head}
+    assert len(tables) == (1 if tied else 2)
+    assert {table.bits for table in tables if isinstance(table, Repacked)} == {4}
+    theirs = by_transformers(file)
+    ids = torch.tensor(IDS)
+    assert torch.allclose(runner.embed(ids), theirs.get_input_embeddings()(ids), rtol=1e-6, atol=1e-6)
+    expected = own_logits(theirs, IDS)
+    assert off(logits(runner), expected) < 5e-4
+    some = runner.add_head([5, 200, 9])
+    rows = finish(Sequence(runner).forward(IDS, plan=LayerPlan(head=some)))
+    assert torch.equal(rows.logits[:, [5, 9, 200]], logits(runner)[:, [5, 9, 200]])
+    monkeypatch.setenv(SWITCH, "off")
+    assert isinstance(lean_from_gguf(file, configuration(file))._decoder.head, Int8)
+
+
+@needs_kernels
+def test_a_head_of_other_types_is_held_in_8_bits(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv(SWITCH, LEVELS[-1])
+    file = write_gguf(tmp_path / "tiny.gguf", kind="Q8_0")
+    for runner in (lean_from_gguf(file, configuration(file)), LeanRunner.from_model(by_transformers(file), "int4")):
+        for table in (runner._decoder.embedding, runner._decoder.head):
+            assert isinstance(table, Repacked)
+            assert table.bits == 8
 
 
 def test_a_tensor_that_has_no_place_is_refused(tmp_path: Path) -> None:

@@ -5,6 +5,7 @@ Here on torch's operations, in native/ in native steps.
 
 from __future__ import annotations
 
+from dataclasses import replace
 from functools import cache
 from typing import Any
 
@@ -68,6 +69,7 @@ def written(runner: Any, kind: str) -> list[list[int]]:
     for key, context in enumerate(contexts):
         sequence = Sequence(runner)
         drafters = {"none": NoDraft(), "lookup": Lookup(3, 1), "exit": SelfDraft(sequence, EXIT)}
+        drafters["coarse"] = SelfDraft(sequence, replace(EXIT if key else SKIP, activations=8))
         drafter = drafters.get(kind) or SelfDraft(sequence, SKIP)
         batch.add(key, decode(sequence, drafter, Fixed(3), context))
     assert all(event.error is None for event in batch.run())
@@ -208,6 +210,16 @@ def test_greedy_text_in_small_weights_is_the_same_for_every_draft(
     wanted = written(runner, "none")
     for kind in ("lookup", "exit", "skip"):
         assert written(runner, kind) == wanted
+
+
+def test_activations_are_refused_without_native_kernels_and_with_the_reason() -> None:
+    runner = lean("llama")
+    assert runner.activations is None
+    for asked in (lambda: runner.use_activations(16), lambda: runner.check_plan(LayerPlan(activations=8))):
+        with pytest.raises(UnsupportedOption, match=r"doesn't run there \(.+\); leave the option out"):
+            asked()
+    with pytest.raises(UnsupportedOption, match="in 8 or 16 bits, got 4"):
+        runner.use_activations(4)
 
 
 def test_a_row_is_the_same_whatever_stands_beside_it() -> None:

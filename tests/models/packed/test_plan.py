@@ -2,8 +2,11 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 import pytest
 
+from forerun.errors import UnsupportedOption
 from forerun.models.packed.plan import FULL, LayerPlan
 
 
@@ -22,6 +25,17 @@ def test_skip_sets_leave_out_attention_and_mlp_apart() -> None:
     plan = LayerPlan.skip(4, attention=[0, 1], mlp=[1, 3])
     assert (plan.attention, plan.mlp, plan.exit_layer) == ({0, 1}, {1, 3}, None)
     assert [plan.skips_layer(layer) for layer in range(4)] == [False, True, False, False]
+
+
+def test_rows_of_other_activations_never_resume() -> None:
+    assert LayerPlan.early_exit(2, 4).resumes_at == 2
+    assert replace(LayerPlan.early_exit(2, 4), activations=8).resumes_at is None
+
+
+@pytest.mark.parametrize("bits", [4, 1, 32, -8])
+def test_unknown_activations_are_refused(bits: int) -> None:
+    with pytest.raises(UnsupportedOption, match=f"activations are held in 8 or 16 bits, got {bits}"):
+        LayerPlan(activations=bits)
 
 
 @pytest.mark.parametrize("exit_layer", [-1, 0, 4, 9])

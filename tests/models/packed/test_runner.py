@@ -324,3 +324,11 @@ def test_a_model_whose_sublayers_are_not_known_runs_and_skips_nothing() -> None:
         HFRunner(small_model("bert")).check_plan(LayerPlan.early_exit(1, 4))
     with pytest.raises(UnsupportedModel, match="draft with lookup or a draft model"):
         runner.check_plan(LayerPlan.early_exit(1, 4))
+
+
+def test_activations_are_refused_where_there_are_no_native_products() -> None:
+    runner = HFRunner(tiny_model("llama"), "mine")
+    assert runner.activations is None
+    for asked in (lambda: runner.use_activations(8), lambda: runner.check_plan(LayerPlan(activations=16))):
+        with pytest.raises(UnsupportedOption, match="in the native step alone, and mine doesn't run there; leave"):
+            asked()

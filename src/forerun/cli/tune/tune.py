@@ -178,7 +178,7 @@ def _publish(
         **measured_with(engine, given["weights"]),
         "prompts": {"file": prompts.name, "sha256": fingerprint(prompts)},
     }
-    target = target_of(engine, model, given["weights"], given["runner"])
+    target = target_of(engine, model, given["weights"], given["runner"], given["activations"])
     write_system(outcome.winner.system(target, machine_of(engine), finite(measured(outcome))), output)
     if folder is not None:
         write_text(folder / "summary.txt", "\n".join(told["summary"]))

@@ -17,6 +17,7 @@ from ...core.identity import Identity
 from ...drafters.registry import DRAFTERS
 from ...errors import UnsupportedOption
 from ...models.files.whole import write_whole
+from ...models.packed.plan import check_activations
 from ...policies.registry import POLICIES
 from .value import FORM, System, Target
 
@@ -105,8 +106,10 @@ def _target(part: Any) -> Target:
     _check_keys(part, TARGET, "key of the target")
     identity = Identity.from_dict(_object(part, "identity"))
     form = {name: part[name] for name in FORM if part.get(name) is not None}
+    if (bits := form.get("activations")) is not None:
+        check_activations(bits)
     for name, value in form.items():
-        if not isinstance(value, str):
+        if not isinstance(value, str) and name != "activations":
             raise ValueError(f'"{name}" of the target must be a name, got {json.dumps(value)[:60]}')
     return Target(part["model"], identity, **form)
 

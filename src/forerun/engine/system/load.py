@@ -13,6 +13,7 @@ from ...errors import UnsupportedOption
 from ...models.lean.weights import WeightsName
 from ...models.loading.given_tokenizer import TokenizerSource
 from ...models.loading.load import DtypeName, RunnerName
+from ...models.packed.plan import ActivationBits
 from ..engine import Engine, load
 from .file import read_system
 from .value import System
@@ -27,20 +28,21 @@ def load_system(
     device: str | torch.device | None = None,
     weights: WeightsName | None = None,
     runner: RunnerName | None = None,
+    activations: ActivationBits | None = None,
     trust_remote_code: bool = False,
 ) -> Engine:
     """An engine that decodes as a system, or a file that holds one, says.
 
-    model is the system's own unless given; so are dtype, weights and runner, which override the system's. A model object
-    stays in its own form. Warns (UserWarning) where machine, versions, threads or form are others than those it was tuned
-    on. Raises UnsupportedOption where the model is another one, and what read_system and forerun.load raise.
+    model is the system's own unless given; so are dtype, weights, runner and activations, which override the system's. A
+    model object stays in its own form. Warns (UserWarning) where machine, versions, threads or form are others than those
+    it was tuned on. Raises UnsupportedOption where the model is another one, and what read_system and forerun.load raise.
     """
     system = system if isinstance(system, System) else read_system(system)
     if model is None:
         if system.target is None:
             raise UnsupportedOption(f"the system {system.name!r} names no model; give one")
         model = system.target.model
-    asked = {"dtype": dtype, "weights": weights, "runner": runner}
+    asked = {"dtype": dtype, "weights": weights, "runner": runner, "activations": activations}
     own = system if isinstance(model, str | Path) else replace(system, target=None)
     form = own.opening(asked)
     plain = load(model, tokenizer, device=device, trust_remote_code=trust_remote_code, **form)

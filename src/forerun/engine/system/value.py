@@ -11,7 +11,8 @@ from ...errors import UnsupportedOption
 from ..engine import Engine
 from ..measurement_conditions import conditions
 
-FORM = ("dtype", "weights", "runner")
+FORM = ("dtype", "weights", "runner", "activations")
+USUAL = "as usual"  # activations of which nothing is said
 MACHINE = ("device", "hardware", "cores", "threads", "padded", "python", "versions")
 
 
@@ -25,6 +26,7 @@ class Target:
     dtype: str | None = None
     weights: str = ""
     runner: str = "auto"
+    activations: int | None = None
 
     @property
     def form(self) -> dict[str, Any]:
@@ -84,8 +86,15 @@ class System:
     def departures(self, engine: Engine, form: Mapping[str, Any]) -> str | None:
         """A sentence on what an engine, opened in this form, has otherwise than the measurement; None for nothing."""
         then = {} if self.target is None else self.target.form
+        if then:
+            then["activations"] = then["activations"] or USUAL
         then |= {name: self.tuned_on[name] for name in MACHINE if name in self.tuned_on}
-        now = {**conditions(engine, ""), "weights": form.get("weights", ""), "runner": form.get("runner", "auto")}
+        now = {
+            **conditions(engine, ""),
+            "weights": form.get("weights", ""),
+            "runner": form.get("runner", "auto"),
+            "activations": form.get("activations") or USUAL,
+        }
         here = _flat(now)
         found = [
             f"{name} is {_described(here.get(name))} here and {_described(value)} there"
@@ -97,10 +106,12 @@ class System:
         return f"the system {self.name!r} was tuned under other conditions, so its speed may differ: {', '.join(found)}"
 
 
-def target_of(engine: Engine, model: str, weights: str = "", runner: str = "auto") -> Target:
+def target_of(
+    engine: Engine, model: str, weights: str = "", runner: str = "auto", activations: int | None = None
+) -> Target:
     """The target of a system that was measured on this engine, which was opened from `model` so."""
     dtype = str(engine.runner.dtype).removeprefix("torch.")
-    return Target(model, engine.identity, dtype, weights, runner)
+    return Target(model, engine.identity, dtype, weights, runner, activations)
 
 
 def machine_of(engine: Engine) -> dict[str, Any]:

@@ -1,8 +1,8 @@
 """GGUF files straight into the lean decoder: 4-bit blocks keep their codes, and no float copy of the model is made.
 
-Q4_0, Q4_1 and Q4_K hold 32 columns at a time as code * scale + minimum, the grid of the int4 kernel; only the scales are
-rounded, from float16 to bfloat16. All other types, Q8_0 among them (its scales are by block, the int8 kernel's by row), are
-unpacked to floats and put on the grid that is asked for.
+Q4_0, Q4_1 and Q4_K hold 32 columns at a time as code * scale + minimum, the grid of the int4 kernels. The native kernels
+take scales in float16, as Q4_0 and Q4_1 have them; torch's round them to bfloat16. All other types, Q8_0 among them (its
+scales are by block, the int8 kernels' by row), are unpacked to floats and put on the grid that is asked for.
 """
 
 from __future__ import annotations

@@ -231,13 +231,15 @@ def _dense_linear(weight: Tensor, bias: Tensor | None = None) -> Linear:
 class Kernels:
     """How matrices are held: small ones on a grid, dense ones, and tables of dense rows.
 
-    turns: how many rows of gates and of ups take turns, 0 for all gates first.
+    turns: how many rows of gates and of ups take turns, 0 for all gates first. int4_tables: embeddings and heads may be held
+    in 4 bits.
     """
 
     small: Callable[[Int4Grid | Int8Grid, Tensor | None], Linear] = small_kernel
     dense: Callable[[Tensor, Tensor | None], Linear] = _dense_linear
     table: Callable[[Tensor], Table] = Plain
     turns: int = 0
+    int4_tables: bool = False
 
 
 TORCH = Kernels()
@@ -268,18 +270,22 @@ def make_linear(
 
 
 def make_head(matrix: Matrix, weights: str, kernels: Kernels = TORCH) -> Linear:
-    """The output head. It is held in 8 bits where the layers are in 4: its errors reach the output at first hand."""
-    return make_linear([matrix], "int8" if weights == "int4" else weights, kernels=kernels)
+    """The output head. Its errors reach the output at first hand, so where the layers are in 4 bits it is held in 8.
+
+    In 4, too, where the model's file has it on the 4-bit grid already and kernels can read it by rows.
+    """
+    if weights == "int4" and not (kernels.int4_tables and isinstance(matrix, Int4Grid)):
+        weights = "int8"
+    return make_linear([matrix], weights, kernels=kernels)
 
 
 def make_table(matrix: Matrix, weights: str, kernels: Kernels = TORCH) -> Table:
     """The embedding, from which the output head is read too where the two are tied; held like a head."""
-    weight = dense(matrix)
     if weights in ("int8", "int4"):
-        _need_cpu(weight.device, weights)
-        table = kernels.small(quantise_int8(weight), None)
+        table = make_head(matrix, weights, kernels)
         assert isinstance(table, Table), "8-bit kernels can be read by rows"
         return table
+    weight = dense(matrix)
     return kernels.table(weight.to(_dtype_of(weights, weight.dtype)))
 
 

@@ -21,7 +21,7 @@ from torch import Tensor
 from ...core.forward import Rows
 from ...errors import UnsupportedOption
 from ..packed.forward import Packed
-from ..packed.plan import LayerPlan
+from ..packed.plan import LayerPlan, check_activations
 from ..packed.request import Request
 from ..packed.runner import Runner, gather, layout
 from ..packed.store import Store
@@ -45,7 +45,11 @@ def kernels_of(native: Library | str) -> Kernels:
     """How matrices are held for these kernels, or for torch's operations where a reason stands in their place."""
     if not isinstance(native, Library):
         return TORCH
-    return Kernels(partial(Repacked, native), partial(Dense, native), partial(Dense, native), LANES)
+    return Kernels(partial(Repacked, native), partial(Dense, native), partial(Dense, native), LANES, int4_tables=True)
+
+
+def _has_codes(layers: Sequence[Layer]) -> bool:
+    return isinstance(layers[0].qkv, Repacked)
 
 
 @final
@@ -78,6 +82,7 @@ class LeanRunner(Runner):
         if isinstance(native, Library):
             self.kernels = f"native {native.level}"
             self.same_bits = True
+            self.activations = 16 if _has_codes(decoder.layers) else None
         else:
             self.kernels_reason = native
         self._kernels = kernels_of(native)
@@ -119,7 +124,7 @@ class LeanRunner(Runner):
     def check_plan(self, plan: LayerPlan) -> None:
         """Every sublayer of these families only adds to the stream, so any may be left out.
 
-        Raises UnsupportedOption on weights or a head that were not added.
+        Raises UnsupportedOption on weights or a head that were not added, and on activations where no native step runs.
         """
         for kind, name, known in (
             ("weights", plan.weights, self._layers),
@@ -127,6 +132,27 @@ class LeanRunner(Runner):
         ):
             if name not in known:
                 raise UnsupportedOption(f"{self.name} holds no {kind} {name!r}; add them before a plan names them")
+        if plan.activations:
+            self._check_codes(plan.activations, plan.weights)
+
+    def use_activations(self, bits: int) -> None:
+        check_activations(bits)
+        self._check_codes(bits)
+        assert self._step is not None
+        assert isinstance(self.native, Library)
+        self._step.terms = bits // 8
+        self.activations = bits
+        self.kernels = f"native {self.native.level}" + (f", {bits}-bit activations" if bits < 16 else "")
+
+    def _check_codes(self, bits: int, weights: str = "") -> None:
+        """Raises UnsupportedOption where the rows of products aren't held in so many bits."""
+        if self._step is None:
+            super().use_activations(bits)
+        if not _has_codes(self._layers[weights]):
+            raise UnsupportedOption(
+                f"{self.name} has float weights, which take rows as they are, not in {bits} bits; leave activations out, or "
+                "take int8 or int4 weights"
+            )
 
     def add_weights(self, name: str) -> None:
         check_weights(name)
@@ -154,12 +180,7 @@ class LeanRunner(Runner):
 
     @property
     def decoder(self) -> Decoder:
-        """What it holds of the model, without what was added."""
-        return self._decoder
-
-    @property
-    def decoder(self) -> Decoder:
-        """What it runs: decoders that read its states share its embedding and its head."""
+        """What it holds of the model, without what was added. Decoders that read its states share its tables."""
         return self._decoder
 
     @property

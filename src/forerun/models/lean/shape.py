@@ -69,7 +69,10 @@ SCALED_EMBEDDING = frozenset({"gemma", "gemma3_text"})
 
 @dataclass(frozen=True, slots=True)
 class Shape:
-    """The numbers of a decoder. patterns and ropes hold one entry a layer; a rope is a layer type, "" or None (none)."""
+    """The numbers of a decoder. inner: the MLP's width.
+
+    patterns and ropes hold one entry a layer; a rope is a layer type, "" or None (none).
+    """
 
     num_layers: int
     width: int

@@ -9,6 +9,11 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 from dataclasses import dataclass
+from typing import Literal, get_args
+
+from ...errors import UnsupportedOption
+
+ActivationBits = Literal[8, 16]
 
 
 @dataclass(frozen=True, slots=True)
@@ -17,7 +22,7 @@ class LayerPlan:
 
     exit_layer = E: the plan is a pure early exit: layers 0..E-1 whole, nothing after. weights names a smaller
     copy of the weights, head a restricted vocabulary, both made by the runner (add_weights, add_head); "" is the model's
-    own.
+    own. activations: in how many bits the rows of native products are held, 8 or 16; 0 is the runner's own.
     """
 
     attention: frozenset[int] = frozenset()
@@ -25,8 +30,11 @@ class LayerPlan:
     exit_layer: int | None = None
     weights: str = ""
     head: str = ""
+    activations: int = 0
 
     def __post_init__(self) -> None:
+        if self.activations:
+            check_activations(self.activations)
         if self.exit_layer is not None:
             rest = frozenset(range(self.exit_layer, max(self.attention, default=self.exit_layer) + 1))
             if not self.attention == self.mlp == rest:
@@ -55,12 +63,18 @@ class LayerPlan:
     def resumes_at(self) -> int | None:
         """The layer from which the whole model can continue with this plan's rows; None if it must recompute them.
 
-        Rows of other weights never resume: their states are not the model's own.
+        Rows of other weights or activations never resume: their states are not the model's own.
         """
-        return None if self.weights else self.exit_layer
+        return None if self.weights or self.activations else self.exit_layer
 
     def skips_layer(self, layer: int) -> bool:
         return layer in self.attention and layer in self.mlp
+
+
+def check_activations(bits: int) -> None:
+    """Raise UnsupportedOption on a number of bits that native products don't take."""
+    if bits not in get_args(ActivationBits):
+        raise UnsupportedOption(f"activations are held in 8 or 16 bits, got {bits}")
 
 
 FULL = LayerPlan()

@@ -37,13 +37,14 @@ class Runner(ABC):
 
     cost: the measured cost of whole forwards, if it was set. kernels: whose code computes. kernels_reason: why no faster
     kernels run, if there are such. same_bits: whether a row gives the same bits whatever rows are computed with it, so that
-    rounding can't change a text.
+    rounding can't change a text. activations: in how many bits native products hold their rows; None elsewhere.
     """
 
     cost: Cost | None = None
     kernels: str = "torch"
     kernels_reason: str = ""
     same_bits: bool = False
+    activations: int | None = None
     num_layers: int
     vocab_size: int
     max_length: int | None
@@ -76,6 +77,17 @@ class Runner(ABC):
     def new_store(self, capacity: int) -> Store:
         """Room for the keys and values of one sequence, `capacity` slots at first."""
         return LayerStore(self.num_layers, capacity)
+
+    def use_activations(self, bits: int) -> None:
+        """Hold the rows of native products in 8 or 16 bits, from before the first sequence on.
+
+        Raises UnsupportedOption where there are no such products.
+        """
+        why = f" ({self.kernels_reason})" if self.kernels_reason else ""
+        raise UnsupportedOption(
+            f"activations are held in 8 or 16 bits in the native step alone, and {self.name} doesn't run there{why}; "
+            "leave the option out"
+        )
 
     @abstractmethod
     def add_weights(self, name: str) -> None:
@@ -185,6 +197,8 @@ class HFRunner(Runner):
         return self._copy[0]
 
     def check_plan(self, plan: LayerPlan) -> None:
+        if plan.activations:
+            self.use_activations(plan.activations)
         if plan != FULL and self.unskippable:
             raise UnsupportedModel(f"{self.name}: {self.unskippable}; draft with lookup or a draft model")
 

@@ -37,7 +37,8 @@ const float* vector(size_t n) {
   return vectors.back().data();
 }
 
-Matrix matrix(int features, int columns, int bits, bool bias = false) {
+// halves: what is written as bfloat16 is read as float16, numbers as good as any
+Matrix matrix(int features, int columns, int bits, bool bias = false, bool halves = false) {
   const size_t blocks = (features + 15) / 16, groups = columns / GROUP;
   const size_t each = bits == 4 ? groups * 320 : groups * 512 + 64;
   memory.emplace_back(blocks * each / 64);
@@ -55,7 +56,7 @@ Matrix matrix(int features, int columns, int bits, bool bias = false) {
         std::memcpy(data + b * each + g * 320 + 256 + 2 * i, reinterpret_cast<const uint8_t*>(&x) + 2, 2);
       }
   }
-  return {data, bias ? vector(blocks * 16) : nullptr, features, columns, bits, 0};
+  return {data, bias ? vector(blocks * 16) : nullptr, features, columns, bits, halves};
 }
 
 struct Text {
@@ -172,7 +173,7 @@ int main() {
   std::srand(1);
   std::vector<Layer> layers;
   for (int i = 0; i < LAYERS; i++) {
-    Layer l{matrix(ALL, WIDTH, 4, true), matrix(WIDTH, HEADS * DIM, 4), matrix(2 * MLP, WIDTH, i ? 4 : 8), matrix(WIDTH, MLP, 4),
+    Layer l{matrix(ALL, WIDTH, 4, true), matrix(WIDTH, HEADS * DIM, 4), matrix(2 * MLP, WIDTH, i ? 4 : 8), matrix(WIDTH, MLP, 4, false, i == 2),
             vector(WIDTH), i == 1 ? vector(WIDTH) : nullptr, vector(WIDTH), i == 2 ? vector(WIDTH) : nullptr,
             vector(HEADS * DIM), vector(KV * DIM), i != 1, i == 2 ? 20 : 0, 0, 0};
     layers.push_back(l);
@@ -181,7 +182,8 @@ int main() {
   for (float& x : turn) x = uniform();
   const float* turns[] = {turn.data()};
   for (int activation = 0; activation < 2; activation++) {
-    const Model model{LAYERS, WIDTH, HEADS, KV, DIM, MLP, VOCAB, activation, 1e-5f, 1.f, 0.5f, 2.f, matrix(VOCAB, WIDTH, 8), vector(WIDTH),
+    const Matrix table = matrix(VOCAB, WIDTH, activation ? 4 : 8, false, activation == 1);
+    const Model model{LAYERS, WIDTH, HEADS, KV, DIM, MLP, VOCAB, activation, 1e-5f, 1.f, 0.5f, 2.f, table, vector(WIDTH),
                       layers.data(), {}, nullptr};
     for (int threads : {1, 3})
       for (int terms : {1, 2}) {

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import random
+from dataclasses import replace
 from typing import Any
 
 import pytest
@@ -10,6 +11,7 @@ import torch
 
 from forerun.core.values import ROOT
 from forerun.errors import UnsupportedModel
+from forerun.models.lean.native.applies import SMALL
 from forerun.models.lean.native.library import SWITCH
 from forerun.models.lean.runner import LeanRunner
 from forerun.models.packed.plan import FULL, LayerPlan
@@ -27,16 +29,17 @@ EXIT = LayerPlan.early_exit(2, 4)
 SKIP = LayerPlan.skip(4, attention=(1, 2), mlp=(2,))
 
 
-def exact_model(family: str) -> Any:
+def exact_model(family: str, weights: str = "int4") -> Any:
     """In float32, what the codes of the native model stand for."""
-    return in_small_weights(tiny_model(family, intermediate_size=64), "int4")
+    return in_small_weights(tiny_model(family, intermediate_size=64), weights)
 
 
+@pytest.mark.parametrize("weights", SMALL)
 @pytest.mark.parametrize("family", FAMILIES)
-def test_it_computes_every_family(family: str) -> None:
+def test_it_computes_every_family(family: str, weights: str) -> None:
     ids = text(40)
-    rows = finish(Sequence(native(family)).complete(ids, chain(40)))
-    assert off(rows.logits, own_logits(exact_model(family), ids)) < CLOSE
+    rows = finish(Sequence(native(family, weights=weights)).complete(ids, chain(40)))
+    assert off(rows.logits, own_logits(exact_model(family, weights), ids)) < CLOSE
 
 
 @pytest.mark.parametrize("level", LEVELS)
@@ -81,9 +84,9 @@ def alone(runner: LeanRunner, prefix: list[int], tokens: list[int]) -> list[torc
 
 
 @pytest.mark.parametrize("family", FAMILIES)
-@pytest.mark.parametrize("length", [1, 19, 70])
-def test_a_row_has_the_same_bits_alone_in_chains_and_in_prefill(family: str, length: int) -> None:
-    runner, prefix, tokens = native(family), text(length), text(16, 3)
+@pytest.mark.parametrize(("length", "weights"), [(1, "int4"), (19, "int4"), (70, "int4"), (19, "int8")])
+def test_a_row_has_the_same_bits_alone_in_chains_and_in_prefill(family: str, length: int, weights: str) -> None:
+    runner, prefix, tokens = native(family, weights=weights), text(length), text(16, 3)
     wanted = alone(runner, prefix, tokens)
     whole = finish(Sequence(runner).complete([*prefix, *tokens], chain(length + 16))).logits[length:]
     assert all(torch.equal(row, own) for row, own in zip(whole, wanted, strict=True))
@@ -107,7 +110,7 @@ def test_a_path_of_any_tree_in_any_batch_has_the_bits_of_plain_decoding(level: s
 
 
 def _check_a_random_tree(rng: random.Random, level: str) -> None:
-    runner = native(rng.choice(["llama", "gemma3_text", "mistral"]), level)
+    runner = native(rng.choice(["llama", "gemma3_text", "mistral"]), level, rng.choice(SMALL))
     prefix, depth = text(rng.randint(1, 90), rng.randint(0, 99)), rng.randint(1, 6)
     path = text(depth, rng.randint(0, 99))
     tokens: list[int] = []
@@ -131,8 +134,9 @@ def _check_a_random_tree(rng: random.Random, level: str) -> None:
     assert torch.equal(rows.logits, torch.stack(wanted[-2:]))
 
 
-def test_rows_that_resume_have_the_bits_of_rows_that_do_not() -> None:
-    runner, drafted, more = native("llama"), text(4, 5), text(2, 6)
+@pytest.mark.parametrize("weights", SMALL)
+def test_rows_that_resume_have_the_bits_of_rows_that_do_not(weights: str) -> None:
+    runner, drafted, more = native("llama", weights=weights), text(4, 5), text(2, 6)
     sequence, fresh, neighbour = Sequence(runner), Sequence(runner), Sequence(runner)
     together(sequence.sync(text(13)), fresh.sync(text(13)), neighbour.sync(text(30, 1)))
     finish(sequence.forward(drafted, plan=EXIT))
@@ -142,27 +146,58 @@ def test_rows_that_resume_have_the_bits_of_rows_that_do_not() -> None:
     assert torch.equal(rows.logits, finish(fresh.complete([*drafted, *more], chain(6))).logits)
 
 
+@pytest.mark.parametrize("weights", SMALL)
 @pytest.mark.parametrize("family", FAMILIES)
-def test_greedy_text_is_plain_text_for_every_draft(family: str) -> None:
-    wanted = written(native(family), "none")
+def test_greedy_text_is_plain_text_for_every_draft(family: str, weights: str) -> None:
+    runner = native(family, weights=weights)
+    wanted = written(runner, "none")
     for kind in ("lookup", "exit", "skip"):
-        assert written(native(family), kind) == wanted
+        assert written(runner, kind) == wanted
 
 
 def test_one_term_is_coarser_and_has_the_same_bits_in_company_too() -> None:
     runner = LeanRunner.from_model(tiny_model("llama", intermediate_size=64), "int4")
-    assert runner._step is not None
-    runner._step.terms = 1
+    level = runner.kernels
+    runner.use_activations(8)
+    assert (runner.activations, runner.kernels) == (8, f"{level}, 8-bit activations")
     ids = text(24)
     rows = finish(Sequence(runner).complete(ids, chain(24))).logits
     assert CLOSE < off(rows, own_logits(exact_model("llama"), ids)) < 0.1
     assert torch.equal(torch.stack(alone(runner, ids[:4], ids[4:])), rows[4:])
 
 
-def test_restricted_heads_and_second_weights() -> None:
+@pytest.mark.parametrize("exit_layer", [None, 2])
+def test_a_plan_may_take_other_activations_and_leaves_nothing_in_the_models_rows(exit_layer: int | None) -> None:
+    runner, coarse = native("llama"), LeanRunner.from_model(tiny_model("llama", intermediate_size=64), "int4")
+    coarse.use_activations(8)
+    plan, drafted = FULL if exit_layer is None else EXIT, text(4, 5)
+    sequence, fresh, other = Sequence(runner), Sequence(runner), Sequence(coarse)
+    together(sequence.sync(text(13)), fresh.sync(text(13)))
+    finish(other.sync(text(13)))
+    rows = finish(sequence.forward(drafted, plan=replace(plan, activations=8)))
+    fine = finish(fresh.forward(drafted, plan=plan))
+    assert CLOSE < off(rows.logits, fine.logits) < 0.1
+    with pytest.raises(ValueError, match="complete it first"):
+        sequence.keep([0])
+    wanted = finish(fresh.complete(drafted, chain(4)))
+    assert torch.equal(finish(sequence.complete(drafted, chain(4))).logits, wanted.logits)
+    # what the plan says holds for a runner with other activations of its own, too
+    finish(other.complete(drafted, chain(4)))
+    assert not torch.equal(finish(other.forward(text(1, 9))).logits, finish(sequence.forward(text(1, 9))).logits)
+
+
+def test_a_batch_may_mix_activations() -> None:
     runner = native("llama")
+    wanted = [written(runner, kind) for kind in ("none", "coarse")]
+    assert wanted[0] == wanted[1]
+
+
+@pytest.mark.parametrize("own", SMALL)
+def test_restricted_heads_and_second_weights(own: str) -> None:
+    runner = native("llama", weights=own)
     name = runner.add_head([9, 3, 40, 9])
-    runner.add_weights("int8")
+    second, near = ("int8", 0.1) if own == "int4" else ("int4", 0.5)
+    runner.add_weights(second)
     sequence = Sequence(runner)
     finish(sequence.sync(text(9)))
     whole = finish(sequence.forward(text(2, 1)))
@@ -172,8 +207,8 @@ def test_restricted_heads_and_second_weights() -> None:
     assert torch.equal(some.logits[:, [3, 9, 40]], whole.logits[:, [3, 9, 40]])
     assert torch.equal(runner.head(some.hidden, name), some.logits)
     sequence.drop()
-    other = finish(sequence.forward(text(2, 1), plan=LayerPlan(weights="int8")))
-    assert 0 < off(other.logits, whole.logits) < 0.1
+    other = finish(sequence.forward(text(2, 1), plan=LayerPlan(weights=second)))
+    assert 0 < off(other.logits, whole.logits) < near
 
 
 def test_a_sequence_of_another_runner_is_refused() -> None:

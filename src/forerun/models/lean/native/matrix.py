@@ -1,8 +1,9 @@
 """Matrices in the order in which native products read them: blocks of 16 rows, of each 32 columns at a time.
 
 int4: a group of a block is 4 x 16 x 4 bytes (columns k, k + 16 of a row in the low and the high half, four neighbours
-together), then 16 pairs of bfloat16: scale, value of code 8. int8: 8 x 16 x 4 bytes of codes + 128, and after a block's
-last group 16 float32 scales. The grids are those of torch's kernels.
+together), then 16 pairs of bfloat16 (scale, value of code 8: the grid of torch's kernels), or 16 scales and 16 values of
+code 0 in float16 (that of GGUF's Q4_0 and Q4_1, to the last bit). int8: 8 x 16 x 4 bytes of codes + 128, and after a
+block's last group 16 float32 scales.
 """
 
 from __future__ import annotations
@@ -44,6 +45,7 @@ class NativeMatrix(Table):
 
     columns: int
     bits: int
+    halves: bool = False
     _library: Library
     _data: Tensor
 
@@ -51,7 +53,7 @@ class NativeMatrix(Table):
     def view(self) -> MatrixView:
         """For native code. It holds as long as this matrix does."""
         bias = None if self.bias is None else self.bias.data_ptr()
-        return MatrixView(self._data.data_ptr(), bias, self.rows, self.columns, self.bits, 0)
+        return MatrixView(self._data.data_ptr(), bias, self.rows, self.columns, self.bits, self.halves)
 
     def __call__(self, x: Tensor) -> Tensor:
         if x.ndim != 2 or x.shape[1] != self.columns:
@@ -78,9 +80,14 @@ class NativeMatrix(Table):
 
 @final
 class Repacked(NativeMatrix):
-    """Codes of a grid. dtype is what is made beside it is held in."""
+    """Codes of a grid. dtype is what is made beside it is held in.
 
-    def __init__(self, library: Library, grid: Int4Grid | Int8Grid, bias: Tensor | None = None) -> None:
+    halves: 4-bit scales are held in float16, else in bfloat16; by default in what is nearer to the grid.
+    """
+
+    def __init__(
+        self, library: Library, grid: Int4Grid | Int8Grid, bias: Tensor | None = None, halves: bool | None = None
+    ) -> None:
         self.rows, self.columns = grid.codes.shape
         if self.columns % GROUP:
             raise UnsupportedOption(
@@ -90,47 +97,86 @@ class Repacked(NativeMatrix):
         self.bias = None if bias is None else filled(bias.float()).contiguous()
         self.dtype, self.device = torch.bfloat16, grid.codes.device
         self._library = library
-        packed = _int4_blocks(grid) if isinstance(grid, Int4Grid) else _int8_blocks(grid)
+        if isinstance(grid, Int4Grid):
+            self.halves = nearer_in_halves(grid) if halves is None else halves
+            packed = _int4_blocks(grid, self.halves)
+        else:
+            packed = _int8_blocks(grid)
         self._data = placed(library, packed)
 
     def grid(self) -> Int4Grid | Int8Grid:
         """The codes that it was made of."""
-        return (_int4_grid if self.bits == 4 else _int8_grid)(self._data, self.rows)
+        return _int4_grid(self._data, self.rows, self.halves) if self.bits == 4 else _int8_grid(self._data, self.rows)
 
     def dense(self) -> Tensor:
         return self.grid().dense()
 
     def embed(self, ids: Tensor) -> Tensor:
-        if self.bits != 8:
-            raise UnsupportedOption("an embedding of 4 bits can't be read yet; hold it in 8")
         blocks, lanes = ids // LANES, ids % LANES
+        if self.bits == 4:
+            both = _int4_codes(self._data)[blocks, :, :, lanes].flatten(2)
+            scales, offsets = (part[blocks, :, lanes].float() for part in _int4_pairs(self._data, self.halves))
+            codes = torch.cat([both & 15, both >> 4], -1).float() - (0 if self.halves else 8)
+            return (codes * scales[..., None] + offsets[..., None]).flatten(1)
         codes = _int8_codes(self._data)[blocks, :, :, lanes].reshape(len(ids), -1)
         return (codes.float() - 128) * _int8_scales(self._data)[blocks, lanes][:, None]
 
     def picked(self, rows: Tensor) -> Repacked:
         grid = self.grid()
         if isinstance(grid, Int4Grid):
-            return Repacked(self._library, grid.take(rows))
+            return Repacked(self._library, grid.take(rows), halves=self.halves)
         return Repacked(self._library, Int8Grid(grid.codes[rows], grid.scales[rows]))
 
 
-def _int4_blocks(grid: Int4Grid) -> Tensor:
+def nearer_in_halves(grid: Int4Grid) -> bool:
+    """Whether values move less with scales and minima in float16 than with scales and middles in bfloat16."""
+    middles = middle_of(grid.scales, grid.minima)
+    coarse = 8 * _rounding(grid.scales, torch.bfloat16) + (middles - 8 * grid.scales - grid.minima).abs()
+    halves = 15 * _rounding(grid.scales, torch.float16) + _rounding(grid.minima, torch.float16)
+    return bool(halves.sum() < coarse.sum())
+
+
+def _rounding(values: Tensor, dtype: torch.dtype) -> Tensor:
+    return (values.to(dtype).float() - values).abs()
+
+
+def _int4_blocks(grid: Int4Grid, halves: bool) -> Tensor:
     columns = grid.codes.shape[1]
     codes = filled(grid.codes).view(-1, LANES, columns // GROUP, 2, 4, 4)
     both = codes[:, :, :, 0] | codes[:, :, :, 1] << 4
     both = both.permute(0, 2, 3, 1, 4).flatten(2)
-    pairs = torch.stack([grid.scales, middle_of(grid.scales, grid.minima)], -1).bfloat16()
-    pairs = filled(pairs).view(-1, LANES, columns // GROUP, 2).transpose(1, 2).contiguous()
+    if halves:
+        pairs = torch.stack([grid.scales, grid.minima], -1).half()
+        order = (0, 2, 3, 1)
+    else:
+        pairs = torch.stack([grid.scales, middle_of(grid.scales, grid.minima)], -1).bfloat16()
+        order = (0, 2, 1, 3)
+    pairs = filled(pairs).view(-1, LANES, columns // GROUP, 2).permute(order).contiguous()
     return torch.cat([both, pairs.view(torch.uint8).flatten(2)], -1)
 
 
-def _int4_grid(data: Tensor, rows: int) -> Int4Grid:
+def _int4_codes(data: Tensor) -> Tensor:
+    """Two in a byte, [blocks, groups, 4, LANES, 4]."""
+    codes: Tensor = data[:, :, : GROUP * LANES // 2].unflatten(2, (4, LANES, 4))
+    return codes
+
+
+def _int4_pairs(data: Tensor, halves: bool) -> tuple[Tensor, Tensor]:
+    """Scales, and the values of code 0 (halves) or 8, [blocks, groups, LANES] each."""
+    both = data[:, :, GROUP * LANES // 2 :]
+    if halves:
+        scales, offsets = both.view(torch.float16).unflatten(2, (2, LANES)).unbind(2)
+    else:
+        scales, offsets = both.view(torch.bfloat16).unflatten(2, (LANES, 2)).unbind(3)
+    return scales, offsets
+
+
+def _int4_grid(data: Tensor, rows: int, halves: bool) -> Int4Grid:
     groups = data.shape[1]
-    codes = data[:, :, : GROUP * LANES // 2].view(-1, groups, 4, LANES, 4).permute(0, 3, 1, 2, 4)
+    codes = _int4_codes(data).permute(0, 3, 1, 2, 4)
     codes = torch.stack([codes & 15, codes >> 4], 3).reshape(-1, groups * GROUP)
-    pairs = data[:, :, GROUP * LANES // 2 :].contiguous().view(torch.bfloat16).view(-1, groups, LANES, 2)
-    scales, middles = pairs.float().transpose(1, 2).reshape(-1, groups, 2).unbind(-1)
-    return Int4Grid(codes[:rows], scales[:rows], (middles - 8 * scales)[:rows])
+    scales, offsets = (part.float().transpose(1, 2).reshape(-1, groups) for part in _int4_pairs(data, halves))
+    return Int4Grid(codes[:rows], scales[:rows], (offsets if halves else offsets - 8 * scales)[:rows])
 
 
 def _int8_blocks(grid: Int8Grid) -> Tensor:

@@ -126,7 +126,8 @@ class NativeStep:
             call.tokens, call.wanted = ctypes.addressof(tokens), ctypes.addressof(wanted)
             call.turns, call.tapped = ctypes.addressof(turns), ctypes.addressof(states)
             call.logits, call.hidden = logits.data_ptr(), hidden.data_ptr()
-            call.terms, call.threads = self.terms, torch.get_num_threads()
+            call.terms = requests[0].plan.activations // 8 or self.terms
+            call.threads = torch.get_num_threads()
             check(self.library.functions.forerun_forward(call, self._workspace))
         del tables
         return gather(hidden, logits, dict(zip(prepared.taps, tapped, strict=True)), requests, self.chooser)

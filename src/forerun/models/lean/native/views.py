@@ -14,7 +14,7 @@ class MatrixView(ctypes.Structure):
     _fields_: ClassVar[Fields] = [
         ("data", c_void_p),
         ("bias", c_void_p),
-        *((name, c_int32) for name in ("features", "columns", "bits", "unused")),
+        *((name, c_int32) for name in ("features", "columns", "bits", "halves")),
     ]
 
 

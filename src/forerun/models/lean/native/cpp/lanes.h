@@ -49,6 +49,7 @@ inline Ints dot_halves(Ints sum, Bytes w, const int8_t* x) {
   return (Ints)_mm512_dpbusd_epi32((__m512i)sum, (__m512i)w, _mm512_set1_epi32(four));
 }
 inline Ints dot_bytes(Ints sum, Bytes w, const int8_t* x) { return dot_halves(sum, w, x); }
+inline Floats float16s(const uint8_t* from) { return (Floats)_mm512_cvtph_ps(_mm256_loadu_si256((const __m256i*)from)); }
 
 #else
 
@@ -76,6 +77,15 @@ inline Ints rounded(Floats x) {
 }
 inline void store_bytes(int8_t* to, Ints x) {
   for (int i = 0; i < LANES; i++) to[i] = int8_t(x[i]);
+}
+// finite ones: their bits in float32's places stand for 2^-112 of the number
+inline Floats float16s(const uint8_t* from) {
+  uint16_t narrow[LANES];
+  std::memcpy(narrow, from, sizeof narrow);
+  Ints x;
+  for (int i = 0; i < LANES; i++) x[i] = narrow[i];
+  const Floats size = (Floats)((x & 0x7fff) << 13) * all(0x1p112f);
+  return (Floats)((Ints)size | (x & 0x8000) << 16);
 }
 inline Bytes low_halves(Bytes x) { return x & 15; }
 inline Bytes high_halves(Bytes x) { return x >> 4; }

@@ -6,7 +6,8 @@
 
 namespace forerun {
 
-constexpr size_t INT4_GROUP = LANES * GROUP / 2 + 4 * LANES;  // codes, then pairs of bfloat16: scale, value of code 8
+constexpr size_t INT4_CODES = LANES * GROUP / 2;
+constexpr size_t INT4_GROUP = INT4_CODES + 4 * LANES;  // codes, then scales and offsets
 constexpr size_t INT8_GROUP = LANES * GROUP;
 
 inline int blocks_of(const Matrix& w) { return (w.features + LANES - 1) / LANES; }
@@ -17,6 +18,17 @@ inline size_t block_bytes(const Matrix& w) {
 }
 inline const uint8_t* block_of(const Matrix& w, int block) { return w.data + block * block_bytes(w); }
 
+// Of a group's rows: value = scale * (code - 8, or code where the matrix holds halves) + offset.
+struct Grid {
+  Floats scale, offset;
+};
+inline Grid grid_of(const uint8_t* group, bool halves) {
+  const uint8_t* from = group + INT4_CODES;
+  if (halves) return {float16s(from), float16s(from + 2 * LANES)};
+  const Ints pair = (Ints)codes(from);
+  return {(Floats)(pair << 16), (Floats)(pair & int32_t(0xffff0000))};
+}
+
 inline void fetch(const uint8_t* from, int bytes) {
   for (int line = 0; line < bytes; line += 64) __builtin_prefetch(from + line);
 }
@@ -24,7 +36,7 @@ inline void fetch(const uint8_t* from, int bytes) {
 // M rows by B blocks, which share the loads of activations. A group is 4 x 64 bytes: each lane 4 columns in the low halves,
 // the columns 16 further in the high ones. Meanwhile `step` bytes a group are fetched from `next` on.
 template <int M, int B, int TERMS>
-void int4_blocks(const uint8_t* w, size_t apart, const Group<TERMS>* a, int groups, const uint8_t* next, int step,
+void int4_blocks(const uint8_t* w, bool halves, size_t apart, const Group<TERMS>* a, int groups, const uint8_t* next, int step,
                  Floats (*y)[B]) {
   Floats f[B][M];
   for (int b = 0; b < B; b++)
@@ -36,7 +48,7 @@ void int4_blocks(const uint8_t* w, size_t apart, const Group<TERMS>* a, int grou
     for (int m = 0; m < M; m++)
 #pragma GCC unroll 2
       for (int b = 0; b < B; b++) {
-        lo[b][m] = all(a[m].zero4);
+        lo[b][m] = all(halves ? 0 : a[m].zero4);
         hi[b][m] = TERMS == 2 ? Ints{} : lo[b][m];
       }
 #pragma GCC unroll 4
@@ -63,13 +75,12 @@ void int4_blocks(const uint8_t* w, size_t apart, const Group<TERMS>* a, int grou
     }
 #pragma GCC unroll 2
     for (int b = 0; b < B; b++) {
-      const Ints pair = (Ints)codes(w + b * apart + 256);
-      const Floats scale = (Floats)(pair << 16), middle = (Floats)(pair & int32_t(0xffff0000));
+      const Grid grid = grid_of(w + b * apart, halves);
 #pragma GCC unroll 8
       for (int m = 0; m < M; m++) {
         const Ints whole = TERMS == 2 ? (hi[b][m] << 8) + lo[b][m] : hi[b][m];
         const Floats part = floats(whole) * all(a[m].scale);
-        f[b][m] = fma(middle, all(a[m].total), fma(part, scale, f[b][m]));
+        f[b][m] = fma(grid.offset, all(a[m].total), fma(part, grid.scale, f[b][m]));
       }
     }
   }
@@ -126,8 +137,10 @@ inline void chunk_of_rows(const Matrix& w, int block, int row, const Group<TERMS
                           const Take& take) {
   Floats y[M][B];
   const size_t apart = block_bytes(w);
-  (w.bits == 4 ? int4_blocks<M, B, TERMS> : int8_blocks<M, B, TERMS>)(block_of(w, block), apart, a, w.columns / GROUP,
-                                                                       next, step, y);
+  if (w.bits == 4)
+    int4_blocks<M, B, TERMS>(block_of(w, block), w.halves, apart, a, w.columns / GROUP, next, step, y);
+  else
+    int8_blocks<M, B, TERMS>(block_of(w, block), apart, a, w.columns / GROUP, next, step, y);
   for (int b = 0; b < B; b++) {
     const Floats bias = w.bias ? load(w.bias + (block + b) * LANES) : Floats{};
     for (int m = 0; m < M; m++) take(block + b, row + m, w.bias ? y[m][b] + bias : y[m][b]);

@@ -18,7 +18,9 @@ inline void put(float* row, int first, int end, Floats y) {
 }
 
 // Row `lane` of a block in float32 or bfloat16.
-inline void embed_dense(const Matrix& table, const uint8_t* block, int lane, float scale, float* x) {
+inline void embed_dense(const Matrix& table, int token, float scale, float* x) {
+  const int lane = token % LANES;
+  const uint8_t* block = block_of(table, token / LANES);
   for (int k = 0; k < table.columns; k++) {
     uint32_t bits;
     std::memcpy(&bits, block + (table.bits == 32 ? k : k / 2) * 4 * LANES + lane * 4, sizeof bits);
@@ -29,14 +31,32 @@ inline void embed_dense(const Matrix& table, const uint8_t* block, int lane, flo
   }
 }
 
-inline void embed_row(const Matrix& table, int token, float scale, float* x) {
+inline void embed_int4(const Matrix& table, int token, float scale, float* x) {
+  const int lane = token % LANES, zero = table.halves ? 0 : 8;
+  const uint8_t* group = block_of(table, token / LANES);
+  for (int k = 0; k < table.columns; k += GROUP, group += INT4_GROUP) {
+    const Grid grid = grid_of(group, table.halves);
+    const float own = grid.scale[lane], offset = grid.offset[lane];
+    for (int i = 0; i < GROUP / 2; i++) {
+      const int both = group[i / 4 * 64 + lane * 4 + i % 4];
+      // the product is exact
+      x[k + i] = (float((both & 15) - zero) * own + offset) * scale;
+      x[k + GROUP / 2 + i] = (float((both >> 4) - zero) * own + offset) * scale;
+    }
+  }
+}
+
+inline void embed_int8(const Matrix& table, int token, float scale, float* x) {
   const int lane = token % LANES, groups = table.columns / GROUP;
   const uint8_t* block = block_of(table, token / LANES);
-  if (table.bits >= 16) return embed_dense(table, block, lane, scale, x);
   float own;
   std::memcpy(&own, block + groups * INT8_GROUP + lane * sizeof(float), sizeof own);
   for (int k = 0; k < table.columns; k += 4)
     for (int i = 0; i < 4; i++) x[k + i] = float(int(block[k / 4 * 64 + lane * 4 + i]) - 128) * own * scale;
+}
+
+inline void embed_row(const Matrix& table, int token, float scale, float* x) {
+  (table.bits == 4 ? embed_int4 : table.bits == 8 ? embed_int8 : embed_dense)(table, token, scale, x);
 }
 
 // RMS norm; weight is times the root of n. n may be any number.

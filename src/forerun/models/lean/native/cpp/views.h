@@ -7,13 +7,13 @@ namespace forerun {
 
 constexpr int GROUP = 32;  // columns that share a scale, of weights and of activations
 
-// bits 4: codes with a scale and the value of code 8 a group; bits 8: codes + 128 with a scale a row; bits 16 and 32: bfloat16
-// and float32. In blocks of LANES rows, the last one filled up (native/matrix.py and dense.py say how); bias as long as the
-// blocks, or null.
+// bits 4: codes with a scale and an offset a group, in bfloat16 (the offset is the value of code 8) or in float16 (that of
+// code 0: halves); bits 8: codes + 128 with a scale a row; bits 16 and 32: bfloat16 and float32. In blocks of LANES rows, the
+// last one filled up (native/matrix.py and dense.py say how); bias as long as the blocks, or null.
 struct Matrix {
   const uint8_t* data;
   const float* bias;
-  int32_t features, columns, bits, unused;
+  int32_t features, columns, bits, halves;
 };
 
 // Norm weights are times the root of their width, null where there is none. gate_up: 16 gates, 16 ups, in turns.
