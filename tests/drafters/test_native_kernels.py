@@ -1,4 +1,4 @@
-"""In int4 on native kernels, speculative texts are plain texts, greedy and drawn, alone and in a batch."""
+"""On native kernels, speculative texts are plain texts, greedy and drawn, alone and in a batch."""
 
 from __future__ import annotations
 
@@ -59,3 +59,26 @@ def test_log_probabilities_are_equal_to_the_last_bit(plain: Engine) -> None:
     for prompt in PROMPTS:
         one, other = (side.generate(prompt, max_new_tokens=12, logprobs=True) for side in (plain, engine))
         assert one.logprobs == other.logprobs
+
+
+@pytest.fixture(scope="module")
+def in_bfloat16(model: Path) -> Engine:
+    levels = processor_levels()
+    if not levels:
+        pytest.skip("forerun was installed without a compiler")
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setenv(SWITCH, levels[-1])
+        return load(model, dtype="bfloat16", runner="lean", drafter="none")
+
+
+@pytest.mark.parametrize(
+    "options",
+    [{"weights": "int4"}, {"weights": "int4", "exit_layer": 2, "vocabulary": 200}, {"weights": "float32"}],
+    ids=str,
+)
+def test_a_bfloat16_model_drafts_with_itself_in_other_weights(options: dict[str, Any], in_bfloat16: Engine) -> None:
+    engine = in_bfloat16.using("self", "fixed", drafter_options=options, policy_options={"k": 3})
+    assert engine.runner.kernels.startswith("native")
+    assert engine.runner.same_bits
+    check_text(in_bfloat16, engine)
+    check_seeds(engine)
