@@ -18,8 +18,8 @@ constexpr size_t KEPT = 512u << 10;  // what the second cache surely holds until
 // What is multiplied: floats with float32 or bfloat16, or pairs of bfloat16 with such.
 enum Factors { FLOATS_32, FLOATS_16, PAIRS_16 };
 
-// Blocks of weights for one chunk of rows, `apart` bytes from each other, with `lines` of 64 bytes: one column in float32, two
-// in bfloat16 (the first in a lane's low half). Meanwhile as many lines of `fetched` blocks are fetched from `next` on.
+// Blocks of weights for one chunk of rows, `apart` bytes from each other, with `lines` of 64 bytes: one column in float32,
+// two in bfloat16 (the first in a lane's low half). Meanwhile as many lines of `fetched` blocks are fetched from `next` on.
 struct Panel {
   const uint8_t* w;
   size_t apart;
@@ -125,7 +125,8 @@ inline void dense_chunk(const Matrix& w, const Panel& panel, int block, int row,
   }
 }
 
-// What a chunk of rows reads, and fetches: a single chunk what itself needs soon, one of several its share of what comes next.
+// What a chunk of rows reads, and fetches: a single chunk what itself needs soon, one of several its share of what comes
+// next.
 template <int B>
 inline Panel panel_of(const Matrix& w, int block, int chunk, int chunks, const uint8_t* next) {
   const size_t apart = block_bytes(w);

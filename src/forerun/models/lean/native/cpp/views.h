@@ -7,8 +7,8 @@ namespace forerun {
 
 constexpr int GROUP = 32;  // columns that share a scale, of weights and of activations
 
-// bits 4: codes with a scale and the value of code 8 a group; bits 8: codes + 128 with a scale a row; bits 16 and 32: bfloat16
-// and float32. In blocks of LANES rows, the last one filled up (native/matrix.py and dense.py say how); bias as long as the
+// bits 4: codes with a scale and the value of code 8 a group; bits 8: codes + 128 with a scale a row; bits 16, 32: bfloat16,
+// float32. In blocks of LANES rows, the last one filled up (native/matrix.py and dense.py say how); bias as long as the
 // blocks, or null.
 struct Matrix {
   const uint8_t* data;
