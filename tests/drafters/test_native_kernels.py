@@ -1,4 +1,4 @@
-"""In int4 on native kernels, speculative texts are plain texts, greedy and drawn, alone and in a batch."""
+"""On native kernels, speculative texts are plain texts, greedy and drawn, alone and in a batch."""
 
 from __future__ import annotations
 
@@ -107,3 +107,26 @@ def test_activations_are_refused_where_no_native_step_runs(
         load(model, drafter="none", activations=16, **options)
     with pytest.raises(UnsupportedOption, match="in 8 or 16 bits, got 12"):
         load(model, activations=12, **options)  # type: ignore[arg-type]
+
+
+@pytest.fixture(scope="module")
+def in_bfloat16(model: Path) -> Engine:
+    levels = processor_levels()
+    if not levels:
+        pytest.skip("forerun was installed without a compiler")
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setenv(SWITCH, levels[-1])
+        return load(model, dtype="bfloat16", runner="lean", drafter="none")
+
+
+@pytest.mark.parametrize(
+    "options",
+    [{"weights": "int4"}, {"weights": "int4", "exit_layer": 2, "vocabulary": 200}, {"weights": "float32"}],
+    ids=str,
+)
+def test_a_bfloat16_model_drafts_with_itself_in_other_weights(options: dict[str, Any], in_bfloat16: Engine) -> None:
+    engine = in_bfloat16.using("self", "fixed", drafter_options=options, policy_options={"k": 3})
+    assert engine.runner.kernels.startswith("native")
+    assert engine.runner.same_bits
+    check_text(in_bfloat16, engine)
+    check_seeds(engine)

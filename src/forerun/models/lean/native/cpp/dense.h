@@ -12,15 +12,24 @@ constexpr int DENSE_ROWS = 6, DENSE_BLOCKS = 4;
 #else
 constexpr int DENSE_ROWS = 4, DENSE_BLOCKS = 1;
 #endif
-constexpr int AHEAD = 2048;  // bytes of each block that are fetched before they are needed
+constexpr int AHEAD = 2048;          // bytes of each block that are fetched before one chunk of rows needs them
+constexpr size_t KEPT = 512u << 10;  // what the second cache surely holds until it is read
 
 // What is multiplied: floats with float32 or bfloat16, or pairs of bfloat16 with such.
 enum Factors { FLOATS_32, FLOATS_16, PAIRS_16 };
 
+// Blocks of weights for one chunk of rows, `apart` bytes from each other, with `lines` of 64 bytes: one column in float32,
+// two in bfloat16 (the first in a lane's low half). Meanwhile as many lines of `fetched` blocks are fetched from `next` on.
 struct Panel {
   const uint8_t* w;
-  size_t apart;  // from block to block
-  int lines;     // of 64 bytes in a block: one column in float32, two in bfloat16 (the first in a lane's low half)
+  size_t apart;
+  int lines;
+  const uint8_t* next;
+  int fetched;
+
+  void fetch(int line) const {
+    for (int i = 0; i < fetched; i++) __builtin_prefetch(next + size_t(i) * apart + size_t(line) * 64);
+  }
 };
 
 template <int M, int B>
@@ -40,10 +49,10 @@ void float_blocks(const Panel& p, const float* a, size_t stride, Floats (&y)[M][
     for (auto& lanes : row) lanes = Floats{};
   const uint8_t* w = p.w;
   for (int line = 0; line < p.lines; line++, w += 64) {
+    p.fetch(line);
     Floats first[B], second[B];
 #pragma GCC unroll 4
     for (int b = 0; b < B; b++) {
-      __builtin_prefetch(w + b * p.apart + AHEAD);
       const Ints both = (Ints)codes(w + b * p.apart);
       first[b] = (Floats)(FACTORS == FLOATS_16 ? both << 16 : both);
       if constexpr (FACTORS == FLOATS_16) second[b] = (Floats)(both & int32_t(0xffff0000));
@@ -72,12 +81,10 @@ __attribute__((target("avx512bf16"))) void pair_blocks(const Panel& p, const flo
     for (auto& lanes : row) lanes = _mm512_setzero_ps();
   const uint8_t* w = p.w;
   for (int line = 0; line < p.lines; line++, w += 64, a++) {
+    p.fetch(line);
     __m512bh pairs[B];
 #pragma GCC unroll 4
-    for (int b = 0; b < B; b++) {
-      __builtin_prefetch(w + b * p.apart + AHEAD);
-      pairs[b] = (__m512bh)_mm512_load_si512(w + b * p.apart);
-    }
+    for (int b = 0; b < B; b++) pairs[b] = (__m512bh)_mm512_load_si512(w + b * p.apart);
 #pragma GCC unroll 8
     for (int m = 0; m < M; m++) {
       const __m512bh x = (__m512bh)_mm512_set1_ps(a[m * stride]);
@@ -105,8 +112,8 @@ inline void store_bf16(float*, Floats, Floats) {}
 #endif
 
 template <int M, int B, Factors FACTORS, class Take>
-inline void dense_chunk(const Matrix& w, int block, int row, const float* a, size_t stride, const Take& take) {
-  const Panel panel{block_of(w, block), block_bytes(w), int(block_bytes(w) / 64)};
+inline void dense_chunk(const Matrix& w, const Panel& panel, int block, int row, const float* a, size_t stride,
+                        const Take& take) {
   Floats y[M][B];
   if constexpr (FACTORS == PAIRS_16)
     pair_blocks<M, B>(panel, a, stride, y);
@@ -118,30 +125,49 @@ inline void dense_chunk(const Matrix& w, int block, int row, const float* a, siz
   }
 }
 
+// What a chunk of rows reads, and fetches: a single chunk what itself needs soon, one of several its share of what comes
+// next.
+template <int B>
+inline Panel panel_of(const Matrix& w, int block, int chunk, int chunks, const uint8_t* next) {
+  const size_t apart = block_bytes(w);
+  const uint8_t* own = block_of(w, block);
+  if (chunks == 1 || apart * B > KEPT) return {own, apart, int(apart / 64), own + AHEAD, chunk ? 0 : B};
+  const int share = (B + chunks - 1) / chunks, left = B - chunk * share;
+  return {own, apart, int(apart / 64), next + chunk * share * apart, left < share ? left : share};
+}
+
 template <int B, Factors FACTORS, class Take>
-inline void dense_rows(const Matrix& w, int block, const float* a, size_t stride, const Chunks& chunks, const Take& take) {
+inline void dense_rows(const Matrix& w, int block, const uint8_t* next, const float* a, size_t stride,
+                       const Chunks& chunks, const Take& take) {
   for (int c = 0; c < chunks.count; c++) {
+    const Panel panel = panel_of<B>(w, block, c, chunks.count, next);
     const int row = chunks.first(c);
     const float* own = a + row * stride;
     switch (chunks.size(c)) {
-      case 1: dense_chunk<1, B, FACTORS>(w, block, row, own, stride, take); break;
-      case 2: dense_chunk<2, B, FACTORS>(w, block, row, own, stride, take); break;
-      case 3: dense_chunk<3, B, FACTORS>(w, block, row, own, stride, take); break;
-      case 4: dense_chunk<4, B, FACTORS>(w, block, row, own, stride, take); break;
-      case 5: dense_chunk<5, B, FACTORS>(w, block, row, own, stride, take); break;
-      case 6: dense_chunk<6, B, FACTORS>(w, block, row, own, stride, take); break;
+      case 1: dense_chunk<1, B, FACTORS>(w, panel, block, row, own, stride, take); break;
+      case 2: dense_chunk<2, B, FACTORS>(w, panel, block, row, own, stride, take); break;
+      case 3: dense_chunk<3, B, FACTORS>(w, panel, block, row, own, stride, take); break;
+      case 4: dense_chunk<4, B, FACTORS>(w, panel, block, row, own, stride, take); break;
+      case 5: dense_chunk<5, B, FACTORS>(w, panel, block, row, own, stride, take); break;
+      case 6: dense_chunk<6, B, FACTORS>(w, panel, block, row, own, stride, take); break;
     }
   }
 }
 
-// Blocks first..last for all rows, which lie `stride` floats apart.
+// Blocks first..last for all rows, which lie `stride` floats apart. then: what is read after them.
 template <Factors FACTORS, class Take>
-inline void dense_product(const Matrix& w, int first, int last, const float* a, size_t stride, const Chunks& chunks,
-                          const Take& take) {
-  int block = first;
-  for (; block + DENSE_BLOCKS <= last; block += DENSE_BLOCKS)
-    dense_rows<DENSE_BLOCKS, FACTORS>(w, block, a, stride, chunks, take);
-  for (; block < last; block++) dense_rows<1, FACTORS>(w, block, a, stride, chunks, take);
+inline void dense_product(const Matrix& w, int first, int last, const uint8_t* then, const float* a, size_t stride,
+                          const Chunks& chunks, const Take& take) {
+  for (int block = first; block < last;) {
+    const bool many = last - block >= DENSE_BLOCKS;
+    const int after = block + (many ? DENSE_BLOCKS : 1);
+    const uint8_t* next = after < last ? block_of(w, after) : then;
+    if (many)
+      dense_rows<DENSE_BLOCKS, FACTORS>(w, block, next, a, stride, chunks, take);
+    else
+      dense_rows<1, FACTORS>(w, block, next, a, stride, chunks, take);
+    block = after;
+  }
 }
 
 }  // namespace forerun

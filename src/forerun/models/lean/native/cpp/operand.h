@@ -74,9 +74,9 @@ inline void product(const Matrix& w, int first, int last, const uint8_t* then, c
     case Form::ONE_TERM: return product<1>(w, first, last, then, in.as<Group<1>>(), in.chunks(), take);
     case Form::TWO_TERMS: return product<2>(w, first, last, then, in.as<Group<2>>(), in.chunks(), take);
     case Form::FLOATS:
-      if (w.bits == 32) return dense_product<FLOATS_32>(w, first, last, in.as<float>(), in.stride(), in.chunks(), take);
-      return dense_product<FLOATS_16>(w, first, last, in.as<float>(), in.stride(), in.chunks(), take);
-    case Form::BFLOATS: return dense_product<PAIRS_16>(w, first, last, in.as<float>(), in.stride(), in.chunks(), take);
+      if (w.bits == 32) return dense_product<FLOATS_32>(w, first, last, then, in.as<float>(), in.stride(), in.chunks(), take);
+      return dense_product<FLOATS_16>(w, first, last, then, in.as<float>(), in.stride(), in.chunks(), take);
+    case Form::BFLOATS: return dense_product<PAIRS_16>(w, first, last, then, in.as<float>(), in.stride(), in.chunks(), take);
   }
 }
 
