@@ -148,10 +148,11 @@ class Sequence:
         seconds = perf_counter() - begun
         for layer in taps:
             self._states.setdefault(layer, States()).write(len(self.ids) + first, rows.taps[layer])
-        exits = [None] * len(tokens) if exit_layer is None else rows.taps[exit_layer]
+        # by index: to iterate over a tensor unbinds it
+        exits = [None if exit_layer is None else rows.taps[exit_layer][row] for row in range(len(tokens))]
         for token, parent, depth, state in zip(tokens, parents, depths[first:], exits, strict=True):
             self._rows.append(_Row(token, parent, depth, plan, state, taps))
-        return Rows(rows.logits, rows.hidden, rows.taps, seconds, rows.chooser)
+        return Rows(rows.logits, rows.hidden, rows.taps, seconds, rows.native, rows.chooser)
 
     def _depths(self, tokens: Series[int], parents: Series[int]) -> list[int]:
         """Positions after the prefix, of the scratch rows and of the new ones."""
