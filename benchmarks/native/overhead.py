@@ -1,6 +1,6 @@
-"""Microseconds of a round outside native forwards, by method: the cost of a round without a draft, and of each drafted token.
+"""Microseconds of a round outside native forwards, by method, for a round without a draft and for each drafted token.
 
-    python benchmarks/native/overhead.py smollm2 benchmarks/native/overhead.json [--draft MODEL] [--base CHECKOUT] [--note TEXT]
+    python benchmarks/native/overhead.py smollm2 benchmarks/native/overhead.json [--draft MODEL] [--base CHECKOUT]
 
 Processor time of the thread that decodes, text included, from one verdict to the next. A neighbour on the machine adds to it
 by what it leaves of the caches, so the lower decile of many rounds is told beside the median. --base measures another
