@@ -34,7 +34,6 @@ KINDS: dict[str, dict[str, Any]] = {
     "sampled": {"temperature": 0.7, "top_k": 50, "top_p": 0.9},
 }
 LENGTHS = (1, 4)
-TOKENS, REPEATS, TURNS = 120, 2, 2
 Sample = tuple[int, float]
 
 
@@ -99,19 +98,21 @@ def methods(model: Engine, draft: str) -> dict[str, tuple[str, dict[str, Any]]]:
     return told | ({"draft_model": ("draft_model", {"model": draft})} if draft else {})
 
 
-def measured(model: str, draft: str) -> dict[str, list[Sample]]:
+def measured(given: argparse.Namespace) -> dict[str, list[Sample]]:
     """Samples by method and kind."""
-    engine = load(model, weights="int4", drafter="none")
+    engine = load(given.model, weights="int4", drafter="none")
     found: dict[str, list[Sample]] = {}
-    for name, (drafter, options) in methods(engine, draft).items():
+    known = methods(engine, given.draft)
+    for name in given.methods or known:
+        drafter, options = known[name]
         for kind, sampling in KINDS.items():
             samples = found.setdefault(f"{name}, {kind}", [])
             for length in LENGTHS if drafter != "none" else (1,):
                 inside: list[NativeTime] = []
                 one = engine.using(drafter, partial(Noting, length, inside, samples), drafter_options=options)
                 inside += watched(one)
-                for seed in range(REPEATS):
-                    one.generate(PROMPT, seed=seed, max_new_tokens=TOKENS, ignore_eos=True, **sampling)
+                for seed in range(given.repeats):
+                    one.generate(PROMPT, seed=seed, max_new_tokens=given.tokens, ignore_eos=True, **sampling)
     return found
 
 
@@ -135,9 +136,11 @@ def in_turn(given: argparse.Namespace) -> dict[str, dict[str, list[Sample]]]:
     """Samples of this checkout and of the other one, each turn in a fresh process."""
     checkouts = {"this": Path(__file__).parents[2]} | ({"base": Path(given.base)} if given.base else {})
     found: dict[str, dict[str, list[Sample]]] = {name: {} for name in checkouts}
-    for _ in range(TURNS):
+    asked = [f"--{name}={getattr(given, name)}" for name in ("draft", "tokens", "repeats")]
+    asked += ["--methods", *given.methods] if given.methods else []
+    for _ in range(given.turns):
         for name, checkout in checkouts.items():
-            command = [sys.executable, __file__, given.model, "-", "--draft", given.draft]
+            command = [sys.executable, __file__, given.model, "-", *asked]
             environment = {**os.environ, "PYTHONPATH": str(checkout / "src")}
             ran = subprocess.run(command, env=environment, capture_output=True, check=True)
             for case, samples in json.loads(ran.stdout).items():
@@ -151,16 +154,20 @@ def main() -> None:
     parser.add_argument("output", help="a file; - prints this checkout's samples")
     parser.add_argument("--draft", default="", help="a draft model, measured as well")
     parser.add_argument("--base", default="", help="another checkout with its kernels built")
+    parser.add_argument("--methods", nargs="*", help="some of them; all if none is named")
+    parser.add_argument("--tokens", type=int, default=120)
+    parser.add_argument("--repeats", type=int, default=2, help="texts of each method and draft length")
+    parser.add_argument("--turns", type=int, default=2, help="processes of each checkout")
     parser.add_argument("--note", default="")
     given = parser.parse_args()
     if given.output == "-":
-        print(json.dumps(measured(given.model, given.draft)))
+        print(json.dumps(measured(given)))
         return
     before = os.getloadavg()
     results = {name: {case: told(own) for case, own in found.items()} for name, found in in_turn(given).items()}
     engine = load(given.model, weights="int4", drafter="none")
     about = {
-        **conditions(engine, f"python benchmarks/native/overhead.py {given.model} {given.output}"),
+        **conditions(engine, " ".join(["python", "benchmarks/native/overhead.py", *sys.argv[1:]])),
         "date": datetime.now(UTC).isoformat(timespec="seconds"),
         "note": given.note,
         "load": [round(value, 1) for value in (*before, *os.getloadavg())],
