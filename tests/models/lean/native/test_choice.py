@@ -12,8 +12,11 @@ from torch import Tensor
 from forerun.core.law import Categorical, Filtered, Law
 from forerun.core.sampling import greedy_tokens, law
 from forerun.core.values import Sampling
+from forerun.engine.engine import Engine, load
 from forerun.errors import InvalidLogits
 from forerun.models.lean.native.choice import ROOM, NativeChooser
+from forerun.models.lean.native.library import SWITCH
+from forerun.testing import save_tiny
 
 from .kernels import LEVELS, kernels, needs_kernels
 
@@ -146,3 +149,32 @@ def test_history_and_warpers_are_torchs_work(chooser: NativeChooser) -> None:
         assert isinstance(with_it, Categorical)
         assert isinstance(without, Categorical)
         assert torch.equal(with_it.probs, without.probs)
+
+
+@pytest.fixture(scope="module")
+def engine(tmp_path_factory: pytest.TempPathFactory) -> Engine:
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setenv(SWITCH, LEVELS[-1])
+        path = save_tiny(tmp_path_factory.mktemp("model"), intermediate_size=64)
+        return load(str(path), weights="int4", runner="lean", drafter="none")
+
+
+@pytest.mark.parametrize("options", [{"top_k": 20, "top_p": 0.95}, {"min_p": 0.02}, {"top_p": 0.8}], ids=str)
+def test_seeded_texts_with_lookup_are_the_plain_ones(engine: Engine, options: dict[str, Any]) -> None:
+    for seed in range(3):
+        asked = {"max_new_tokens": 40, "ignore_eos": True, "temperature": 0.7, "seed": seed, **options}
+        plain, drafted = (one.generate("abcabcabc", **asked) for one in (engine, engine.using("lookup")))
+        assert drafted.ids == plain.ids
+
+
+def test_drawn_drafts_are_verified_with_laws_of_few_tokens(engine: Engine, monkeypatch: pytest.MonkeyPatch) -> None:
+    made = []
+    filtered = NativeChooser.filtered
+    monkeypatch.setattr(
+        NativeChooser, "filtered", lambda self, row, sampling: made.append(filtered(self, row, sampling)) or made[-1]
+    )
+    own = engine.using("self", drafter_options={"exit_layer": 2})
+    result = own.generate("abc", max_new_tokens=30, ignore_eos=True, temperature=0.7, top_k=9, seed=1)
+    assert result.stats.drafted
+    assert len(made) > result.stats.drafted
+    assert all(isinstance(one, Filtered) and len(one.tokens) == 9 for one in made)
