@@ -36,6 +36,13 @@ def test_shares_sum_to_one_and_name_every_part() -> None:
     assert sum(share for _, _, share in rows) == pytest.approx(1)
 
 
+def test_native_time_is_told_beside_the_parts() -> None:
+    found = profile(native=9.5)
+    assert found.total == profile().total
+    assert found.as_dict()["outside"] == pytest.approx(0.5)
+    assert "native" not in [name for name, _, _ in found.rows()]
+
+
 def test_overhead_is_what_is_no_forward() -> None:
     assert profile().overhead == pytest.approx(0.02)
     assert profile().as_dict()["overhead"] == pytest.approx(0.02)

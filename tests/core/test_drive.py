@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import AsyncGenerator
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 
 import pytest
 from torch import Tensor
@@ -236,3 +236,18 @@ def test_an_error_of_the_source_itself_is_raised_by_drive() -> None:
     assert next(source) == 1
     with pytest.raises(KeyError, match="lost"):
         next(source)
+
+
+class Timed(Spy):
+    """Says that each forward took a second inside native code."""
+
+    def execute(self, requests):
+        return [replace(rows, native=1.0) for rows in super().execute(requests)]
+
+
+def test_a_value_tells_the_native_time_of_its_forwards(inner: HFRunner) -> None:
+    batch: Batch[str, str] = Batch()
+    batch.add("one", drafting(Timed(inner), [1, 2, 3], depth=2))
+    assert [(event.value, event.native) for event in batch.run() if event.value] == [
+        *(("synced", 1.0), ("drafted", 2.0), ("verified", 1.0)),
+    ]

@@ -106,3 +106,14 @@ def test_the_drafters_effort_and_the_rows_verified_are_counted() -> None:
     stats.merge(Stats([turn(graph, 0)]))
     told = stats.as_dict()
     assert [told[name] for name in ("draft_forwards", "merged", "rows_saved", "rows_verified")] == [7, 3, 3, 14]
+
+
+def test_native_time_is_of_rounds_alone_and_adds_up() -> None:
+    stats = Stats()
+    stats.add(prefill(), 9.0)
+    stats.add(turn(chain(1), 1), 0.5)
+    other = Stats()
+    other.add(turn(chain(1), 0), 0.25)
+    stats.merge(other)
+    assert stats.native_seconds == 0.75
+    assert stats.as_dict()["native_seconds"] == 0.75

@@ -17,6 +17,7 @@ class Profile:
 
     law: from logits to distributions. verify: the rule of acceptance. cache: keeping the accepted rows. python:
     everything else, from drafting logic to text.
+    native: what of all this is inside native code, 0 where none runs.
     """
 
     draft_forward: float
@@ -26,6 +27,7 @@ class Profile:
     cache: float
     python: float
     tokens_per_round: float
+    native: float = 0.0
 
     @property
     def total(self) -> float:
@@ -38,11 +40,11 @@ class Profile:
 
     def rows(self) -> list[tuple[str, float, float]]:
         """Name, seconds, share of the round, in the order of a round."""
-        parts = {name: value for name, value in asdict(self).items() if name != "tokens_per_round"}
+        parts = {name: value for name, value in asdict(self).items() if name not in ("tokens_per_round", "native")}
         return [(name.replace("_", " "), value, value / self.total) for name, value in parts.items()]
 
     def as_dict(self) -> dict[str, Any]:
-        return {**asdict(self), "total": self.total, "overhead": self.overhead}
+        return {**asdict(self), "total": self.total, "overhead": self.overhead, "outside": self.total - self.native}
 
     def advice(self) -> str:
         """One sentence."""
@@ -73,4 +75,5 @@ def profile_of(side: Side) -> Profile:
         cache=stats.keep_seconds / stats.rounds,
         python=max(seconds - known, 0.0) / stats.rounds,
         tokens_per_round=stats.tokens_per_round,
+        native=stats.native_seconds / stats.rounds,
     )

@@ -91,6 +91,10 @@ def kernels_of(runners: Sequence[Runner]) -> list[str]:
 def _show_profile(found: Profile) -> None:
     rows = [(name, f"{1e3 * seconds:.3f}", f"{share:.1%}") for name, seconds, share in found.rows()]
     show_table(("a round", "ms", "share"), rows)
+    if found.native:
+        show(
+            f"Inside native code {1e3 * found.native:.3f} ms a round, outside {1e3 * (found.total - found.native):.3f} ms."
+        )
     show(found.advice())
 
 

@@ -11,7 +11,7 @@ import struct
 from abc import ABC, abstractmethod
 from typing import final
 
-from .law import Law
+from .law import Law, PointMass
 
 
 class Chance(ABC):
@@ -32,7 +32,7 @@ class Chance(ABC):
     @final
     def draw(self, law: Law, position: int) -> int:
         """The target's own token at position. Plain decoding and verification share this draw."""
-        return law.quantile(self.uniform(b"token", position))
+        return law.token if isinstance(law, PointMass) else law.quantile(self.uniform(b"token", position))
 
     @final
     def propose(self, law: Law, position: int, start: int, sibling: int = 0) -> int:
@@ -42,6 +42,8 @@ class Chance(ABC):
         the key: a position that is drafted again after a rejection must not reuse the old number, since a policy may have
         adapted to the token that it gave.
         """
+        if isinstance(law, PointMass):
+            return law.token
         return law.quantile(self.uniform(b"draft", position, start, sibling))
 
 

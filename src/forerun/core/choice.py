@@ -15,7 +15,7 @@ class Chooser(ABC):
 
     @abstractmethod
     def best(self, rows: Tensor) -> tuple[list[float], list[int]] | None:
-        """The largest value of each row [n, V], NaN where there is one, and its first place."""
+        """The largest value of each row [n, V], or of one [V], NaN where there is one, and its first place."""
 
     @abstractmethod
     def filtered(self, row: Tensor, sampling: Sampling) -> Law | None:

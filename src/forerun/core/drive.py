@@ -22,11 +22,15 @@ class Cancelled(BaseException):
 
 @dataclass(frozen=True, slots=True)
 class Event(Generic[K, T]):
-    """A value of a source, or its end, with the error that ended it, if any."""
+    """A value of a source, or its end, with the error that ended it, if any.
+
+    native: the seconds inside native code of the forwards since the last value, those of a pack counted whole.
+    """
 
     key: K
     value: T | None = None
     error: Exception | None = None
+    native: float = 0.0
 
     @property
     def ended(self) -> bool:
@@ -41,6 +45,7 @@ class _Task(Generic[T]):
         self.source = source
         self.request: Request | None = None
         self.answer: Rows | Exception | None = None
+        self.native = 0.0
         self._coroutine: Coroutine[Request, Rows | None, T] | None = None
 
     def advance(self) -> T | None:
@@ -136,7 +141,8 @@ class Batch(Generic[K, T]):
                 yield Event(key, error=error)
             else:
                 if value is not None:
-                    yield Event(key, value)
+                    native, task.native = task.native, 0.0
+                    yield Event(key, value, native=native)
                 continue
             return
 
@@ -166,6 +172,8 @@ class Batch(Generic[K, T]):
             answers = [error]
         for task, answer in zip(tasks, answers, strict=True):
             task.request, task.answer = None, answer
+            if isinstance(answer, Rows):
+                task.native += answer.native
 
 
 def drive(source: AsyncGenerator[T]) -> Iterator[T]:

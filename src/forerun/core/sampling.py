@@ -36,8 +36,10 @@ def law(
     """
     if chooser is not None and not sampling.uses_history:
         if sampling.temperature == 0:
-            return PointMass(greedy_tokens(logits[None], chooser)[0])
-        if not sampling.warpers and (own := chooser.filtered(logits, sampling)) is not None:
+            if (best := chooser.best(logits)) is not None:
+                _check(best[0][0])
+                return PointMass(best[1][0])
+        elif not sampling.warpers and (own := chooser.filtered(logits, sampling)) is not None:
             return own
     return _law(processed(logits, sampling, prefix, prompt_length), sampling, logits)
 

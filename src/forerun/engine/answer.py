@@ -88,8 +88,8 @@ class Answer:
         """Whether a stop string was completed, so that no more rounds are needed."""
         return self._text is not None and self._text.found is not None
 
-    def take(self, round: Round) -> Iterator[Piece]:
-        """The round's tokens one at a time, up to the end of the answer."""
+    def take(self, round: Round, native: float = 0.0) -> Iterator[Piece]:
+        """The round's tokens one at a time, up to the end of the answer. native: its seconds inside native code."""
         used = 0
         for i, token in enumerate(round.tokens):
             used += 1
@@ -101,7 +101,7 @@ class Answer:
             yield Piece(text, (token,), drafted=i < len(round.verdict.path))
             if self.stopped():
                 break
-        self._stats.add(round if used == len(round.tokens) else replace(round, tokens=round.tokens[:used]))
+        self._stats.add(round if used == len(round.tokens) else replace(round, tokens=round.tokens[:used]), native)
 
     def end(self) -> Piece:
         """The rest of the text and the result."""

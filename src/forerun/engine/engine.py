@@ -280,7 +280,7 @@ class Engine:
         if event.value is None:
             yield answer.end()
             return
-        yield from answer.take(event.value)
+        yield from answer.take(event.value, event.native)
         if answer.stopped():
             batch.cancel(event.key)
             yield answer.end()

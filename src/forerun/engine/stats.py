@@ -22,6 +22,7 @@ SECONDS = (
     "draft_forward_seconds",
     "verify_seconds",
     "forward_seconds",
+    "native_seconds",
     "law_seconds",
     "keep_seconds",
 )
@@ -52,6 +53,7 @@ class Stats:
         self.draft_forward_seconds = 0.0
         self.verify_seconds = 0.0
         self.forward_seconds = 0.0
+        self.native_seconds = 0.0
         self.law_seconds = 0.0
         self.keep_seconds = 0.0
         self._tried: Counter[int] = Counter()
@@ -61,8 +63,8 @@ class Stats:
         for round in rounds:
             self.add(round)
 
-    def add(self, round: Round) -> None:
-        """Add one round; the first round of a request is its prefill."""
+    def add(self, round: Round, native: float = 0.0) -> None:
+        """Add one round; the first round of a request is its prefill. native: its seconds inside native code."""
         self.tokens += len(round.tokens)
         if round.prefill:
             self._holding = None
@@ -83,6 +85,7 @@ class Stats:
         self.draft_forward_seconds += round.timing.draft_forward
         self.verify_seconds += round.timing.verify
         self.forward_seconds += round.timing.forward
+        self.native_seconds += native
         self.law_seconds += round.timing.law
         self.keep_seconds += round.timing.keep
         for depth in range(_levels_tried(round.draft, round.verdict.path)):

@@ -118,17 +118,21 @@ def gather(
     logits: Tensor,
     states: dict[int, Tensor],
     requests: Sequence[Request],
+    native: float = 0.0,
     chooser: Chooser | None = None,
 ) -> list[Rows]:
-    """Give each request its rows. hidden and logits hold the wanted rows of all requests, in order, states all rows."""
+    """Give each request its rows. hidden and logits hold the wanted rows of all requests, in order, states all rows.
+
+    native, chooser: as in Rows.
+    """
     if len(requests) == 1:
-        return [Rows(logits, hidden, states, chooser=chooser)]
+        return [Rows(logits, hidden, states, native=native, chooser=chooser)]
     results: list[Rows] = []
     wanted = offset = 0
     for request in requests:
         taps = {layer: rows[offset : offset + request.part.n] for layer, rows in states.items()}
         own, inputs = logits[wanted : wanted + request.want], hidden[wanted : wanted + request.want]
-        results.append(Rows(own, inputs, taps, chooser=chooser))
+        results.append(Rows(own, inputs, taps, native=native, chooser=chooser))
         wanted += request.want
         offset += request.part.n
     return results

@@ -152,7 +152,7 @@ class Sequence:
         exits = None if exit_layer is None else rows.taps[exit_layer]
         for place, (token, parent) in enumerate(zip(tokens, parents, strict=True)):
             self._rows.append(_Row(token, parent, depths[first + place], plan, exits, place, taps))
-        return Rows(rows.logits, rows.hidden, rows.taps, seconds, rows.chooser)
+        return Rows(rows.logits, rows.hidden, rows.taps, seconds, rows.native, rows.chooser)
 
     def _depths(self, tokens: Series[int], parents: Series[int]) -> list[int]:
         """Positions after the prefix, of the scratch rows and of the new ones."""

@@ -15,6 +15,8 @@ Space* forerun_workspace();
 void forerun_release(Space*);
 int forerun_forward(const Call*, Space*);
 int forerun_linear(const Matrix*, const float*, int, float*, int, int);
+int forerun_best(const float*, int, int64_t, int, float*, int32_t*);
+int forerun_filtered(const float*, int, const Filters*, int, int32_t*, double*);
 }
 
 namespace {
@@ -179,6 +181,23 @@ void check_fused(Model model, int columns, const float* const* turns, int thread
   forerun_release(space);
 }
 
+// Rows of every awkward length, whose arrays end where they say.
+void choose() {
+  for (int count : {1, 15, 16, 63, 64, 65, 97, 4097, 20003}) {
+    std::vector<float> row(count), value(1);
+    std::vector<int32_t> tokens(64);
+    std::vector<double> shares(64);
+    for (int i = 0; i < count; i++) row[i] = float((i * 37 + 11) % 101) / 9;
+    const std::vector<Filters> all = {{1, 5, 1, 0}, {.7f, 50, .9, 0}, {1, 0, .3, 0}, {1, 0, 1, .9}, {2, 0, .99, .01}};
+    for (const Filters& f : all) {
+      const int kept = forerun_filtered(row.data(), count, &f, 64, tokens.data(), shares.data());
+      if (kept < 0 || kept > 64) std::exit(1);
+    }
+    if (forerun_best(row.data(), 1, count, count, value.data(), tokens.data())) std::exit(1);
+    if (tokens[0] < 0 || tokens[0] >= count || value[0] != row[tokens[0]]) std::exit(1);
+  }
+}
+
 // Layers in these bits, the second one's gates and ups in others, under an embedding and head of those.
 void check(int bits, int mixed, int table) {
   std::vector<Layer> layers;
@@ -209,6 +228,7 @@ void check(int bits, int mixed, int table) {
 
 int main() {
   std::srand(1);
+  choose();
   check(4, 8, 8);
   check(16, 32, 16);
   check(32, 4, 32);

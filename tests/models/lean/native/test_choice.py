@@ -12,13 +12,16 @@ from torch import Tensor
 from forerun.core.law import Categorical, Filtered, Law
 from forerun.core.sampling import greedy_tokens, law
 from forerun.core.values import Sampling
+from forerun.engine.engine import Engine, load
 from forerun.errors import InvalidLogits
 from forerun.models.lean.native.choice import ROOM, NativeChooser
+from forerun.models.lean.native.library import SWITCH
+from forerun.testing import save_tiny
 
 from .kernels import LEVELS, kernels, needs_kernels
 
 pytestmark = needs_kernels
-SIZES = (1, 7, 16, 97, 1000, 5003)
+SIZES = (1, 7, 16, 97, 1000, 20003)
 FILTERS: list[dict[str, Any]] = [
     {"top_k": 1},
     {"top_k": 7},
@@ -38,7 +41,7 @@ def chooser(request: Any) -> NativeChooser:
     return NativeChooser(kernels(request.param))
 
 
-def rows(size: int, ties: bool, count: int = 6) -> Tensor:
+def rows(size: int, ties: bool, count: int = 4) -> Tensor:
     generator = torch.Generator().manual_seed(size)
     logits = torch.randn(count, size, generator=generator) * 4
     logits[0, ::3] = -torch.inf
@@ -47,7 +50,12 @@ def rows(size: int, ties: bool, count: int = 6) -> Tensor:
 
 
 def dense(own: Law, size: int) -> Tensor:
-    return torch.tensor([own.probability(token) for token in range(size)])
+    if isinstance(own, Categorical):
+        return own.probs
+    assert isinstance(own, Filtered)
+    probs = torch.zeros(size)
+    probs[list(own.tokens)] = torch.tensor(own.probs)
+    return probs
 
 
 @pytest.mark.parametrize("ties", [False, True], ids=["", "ties"])
@@ -61,18 +69,16 @@ def test_the_law_is_that_of_torchs_operations(chooser: NativeChooser, options: d
             if own is None:
                 continue
             read += 1
-            expected = law(row, sampling)
-            assert isinstance(expected, Categorical)
-            found = dense(own, size)
-            assert torch.equal(found > 0, expected.probs > 0)
-            torch.testing.assert_close(found, expected.probs, rtol=3e-6, atol=0)
-    assert read > 2 * len(SIZES)
+            found, expected = dense(own, size), dense(law(row, sampling), size)
+            assert torch.equal(found > 0, expected > 0)
+            torch.testing.assert_close(found, expected, rtol=3e-6, atol=0)
+    assert read > 3
 
 
 def test_the_same_numbers_draw_the_same_tokens(chooser: NativeChooser) -> None:
     sampling = Sampling(temperature=0.8, top_k=40, top_p=0.95)
     draw = random.Random(0)
-    for row in rows(5003, ties=False):
+    for row in rows(20003, ties=False):
         own, dense_one = chooser.filtered(row, sampling), law(row, sampling)
         assert isinstance(own, Filtered)
         for _ in range(50):
@@ -143,3 +149,32 @@ def test_history_and_warpers_are_torchs_work(chooser: NativeChooser) -> None:
         assert isinstance(with_it, Categorical)
         assert isinstance(without, Categorical)
         assert torch.equal(with_it.probs, without.probs)
+
+
+@pytest.fixture(scope="module")
+def engine(tmp_path_factory: pytest.TempPathFactory) -> Engine:
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setenv(SWITCH, LEVELS[-1])
+        path = save_tiny(tmp_path_factory.mktemp("model"), intermediate_size=64)
+        return load(str(path), weights="int4", runner="lean", drafter="none")
+
+
+@pytest.mark.parametrize("options", [{"top_k": 20, "top_p": 0.95}, {"min_p": 0.02}, {"top_p": 0.8}], ids=str)
+def test_seeded_texts_with_lookup_are_the_plain_ones(engine: Engine, options: dict[str, Any]) -> None:
+    for seed in range(3):
+        asked = {"max_new_tokens": 40, "ignore_eos": True, "temperature": 0.7, "seed": seed, **options}
+        plain, drafted = (one.generate("abcabcabc", **asked) for one in (engine, engine.using("lookup")))
+        assert drafted.ids == plain.ids
+
+
+def test_drawn_drafts_are_verified_with_laws_of_few_tokens(engine: Engine, monkeypatch: pytest.MonkeyPatch) -> None:
+    made = []
+    filtered = NativeChooser.filtered
+    monkeypatch.setattr(
+        NativeChooser, "filtered", lambda self, row, sampling: made.append(filtered(self, row, sampling)) or made[-1]
+    )
+    own = engine.using("self", drafter_options={"exit_layer": 2})
+    result = own.generate("abc", max_new_tokens=30, ignore_eos=True, temperature=0.7, top_k=9, seed=1)
+    assert result.stats.drafted
+    assert len(made) > result.stats.drafted
+    assert all(isinstance(one, Filtered) and len(one.tokens) == 9 for one in made)

@@ -30,9 +30,10 @@ class NativeChooser(Chooser):
     def best(self, rows: Tensor) -> tuple[list[float], list[int]] | None:
         if not _readable(rows):
             return None
-        count, size = rows.shape
+        size = rows.shape[-1]
+        count, apart = (1, size) if rows.ndim == 1 or len(rows) == 1 else (len(rows), rows.stride(0))
         values, tokens = (ctypes.c_float * count)(), (ctypes.c_int32 * count)()
-        check(self._best(rows.data_ptr(), count, rows.stride(0) if count > 1 else size, size, values, tokens))
+        check(self._best(rows.data_ptr(), count, apart, size, values, tokens))
         return list(values), list(tokens)
 
     def filtered(self, row: Tensor, sampling: Sampling) -> Law | None:

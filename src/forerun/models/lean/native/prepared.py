@@ -38,5 +38,19 @@ class Prepared:
         self._kept = attention, mlp, tap_layers, ids
 
 
+@final
+class Turns:
+    """The tables of all rotations of a model, which hold positions below `length`, and where they lie."""
+
+    def __init__(self, tables: Sequence[Tensor]) -> None:
+        self.length = min(len(table) for table in tables)
+        self.addresses = addresses(tables)
+        self._tables = tables
+
+
+def addresses(tensors: Sequence[Tensor]) -> ctypes.Array[ctypes.c_void_p]:
+    return (ctypes.c_void_p * len(tensors))(*(tensor.data_ptr() for tensor in tensors))
+
+
 def _skips(left_out: frozenset[int], layers: int) -> ctypes.Array[ctypes.c_uint8]:
     return (ctypes.c_uint8 * layers)(*(layer in left_out for layer in range(layers)) if left_out else ())

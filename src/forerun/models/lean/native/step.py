@@ -8,6 +8,7 @@ from __future__ import annotations
 import ctypes
 from collections.abc import Sequence
 from threading import Lock
+from time import perf_counter
 from typing import final
 from weakref import finalize
 
@@ -28,7 +29,7 @@ from ..shape import ACTIVATIONS, Shape
 from .choice import NativeChooser
 from .library import Library, check
 from .matrix import NativeMatrix
-from .prepared import Prepared
+from .prepared import Prepared, Turns, addresses
 from .store import BlockStore
 from .views import LayerView, MatrixView, ModelView, PartView
 
@@ -57,6 +58,7 @@ class NativeStep:
         self._models: dict[str, tuple[ModelView, Sequence[Layer]]] = {}
         self._calls: dict[tuple[LayerPlan, frozenset[int]], Prepared] = {}
         self._last: tuple[LayerPlan, frozenset[int], Prepared] | None = None
+        self._turned: Turns | None = None
         self._lock = Lock()
         self._workspace = library.functions.forerun_workspace()
         if not self._workspace:
@@ -113,24 +115,26 @@ class NativeStep:
         wanted = _wanted(requests)
         longest = max(part.committed + max(part.depths) for part in parts) + 1
         # held until the call is over: another thread may make longer ones meanwhile
-        tables = [self._rotation.table(rope, longest) for rope in self._ropes]
-        turns = _addresses(tables)
+        turned = self._turned
+        if turned is None or turned.length < longest:
+            turned = self._turned = Turns([self._rotation.table(rope, longest) for rope in self._ropes])
         with self._lock:
             prepared = self._prepared(requests[0], heads)
             logits, hidden = prepared.logits.take(len(wanted)), prepared.hidden.take(len(wanted))
             tapped = [torch.empty(len(tokens), self._shape.width) for _ in prepared.taps]
-            states = _addresses(tapped)
+            states = addresses(tapped)
             call = prepared.call
             call.parts = views
             call.num_parts, call.rows, call.num_wanted = len(parts), len(tokens), len(wanted)
             call.tokens, call.wanted = ctypes.addressof(tokens), ctypes.addressof(wanted)
-            call.turns, call.tapped = ctypes.addressof(turns), ctypes.addressof(states)
+            call.turns, call.tapped = ctypes.addressof(turned.addresses), ctypes.addressof(states)
             call.logits, call.hidden = logits.data_ptr(), hidden.data_ptr()
             call.terms = requests[0].plan.activations // 8 or self.terms
             call.threads = torch.get_num_threads()
+            begun = perf_counter()
             check(self.library.functions.forerun_forward(call, self._workspace))
-        del tables
-        return gather(hidden, logits, dict(zip(prepared.taps, tapped, strict=True)), requests, self.chooser)
+            native = perf_counter() - begun
+        return gather(hidden, logits, dict(zip(prepared.taps, tapped, strict=True)), requests, native, self.chooser)
 
     def _prepared(self, request: Request, heads: dict[str, tuple[Tensor, Linear]]) -> Prepared:
         """The call of this request's plan and taps, of which few are in use at a time."""
@@ -199,7 +203,3 @@ def _part(part: Part, shape: Shape) -> tuple[PartView, object]:
         *(part.committed, part.first, part.n, part.resumed, part.enter),
     )
     return view, (depths, ancestors, entry)
-
-
-def _addresses(tensors: Sequence[Tensor]) -> ctypes.Array[ctypes.c_void_p]:
-    return (ctypes.c_void_p * len(tensors))(*(tensor.data_ptr() for tensor in tensors))

@@ -12,6 +12,7 @@ namespace {
 
 constexpr int BLOCK = 4 * LANES;    // logits of which the largest is noted
 constexpr int MOST = 512;           // best tokens among which the edge of top-p is looked for
+constexpr int SMALL = 4096;         // a vocabulary of which all are looked at
 constexpr float FAR = 30;           // tokens so far below the best one add nothing to a sum of float32
 constexpr float NONE = -std::numeric_limits<float>::infinity();
 
@@ -128,7 +129,8 @@ int filtered(const float* row, int count, const Filters& f, int room, int32_t* t
   const float largest_logit = *std::max_element(tops.begin(), tops.end());
   if (!std::isfinite(largest_logit)) return 0;
   const float most = largest_logit / f.temperature;
-  const int wanted = by_rank ? f.top_k : std::min(MOST, count);
+  const int fewer = count <= SMALL ? count : std::min(MOST, int(tops.size()) / 2);
+  const int wanted = by_rank ? f.top_k : fewer;
   const bool by_share = !by_rank && f.top_p >= 1;
   if (by_share) {
     collect(row, count, tops, largest_logit + float(std::log(f.min_p) * f.temperature) - 1e-3f * f.temperature, f.temperature, found);
