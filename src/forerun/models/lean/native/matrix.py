@@ -18,6 +18,7 @@ from ....errors import UnsupportedOption
 from ..linear import Linear, Table
 from ..weights import GROUP, Int4Grid, Int8Grid, middle_of
 from .library import Library, check
+from .room import Room
 from .views import MatrixView
 
 LANES = 16
@@ -26,9 +27,14 @@ TERMS = 2  # of 8 bits, for what asks for one product alone
 
 @final
 class Repacked(Table):
-    """dtype is what is made beside it is held in; products themselves take float32 rows and give such."""
+    """dtype is what is made beside it is held in; products themselves take float32 rows and give such.
 
-    def __init__(self, library: Library, grid: Int4Grid | Int8Grid, bias: Tensor | None = None) -> None:
+    room: where it lies together with other matrices.
+    """
+
+    def __init__(
+        self, library: Library, grid: Int4Grid | Int8Grid, bias: Tensor | None = None, room: Room | None = None
+    ) -> None:
         self.rows, self.columns = grid.codes.shape
         if self.columns % GROUP:
             raise UnsupportedOption(
@@ -39,9 +45,7 @@ class Repacked(Table):
         self.dtype, self.device = torch.bfloat16, grid.codes.device
         self._library = library
         packed = _int4_blocks(grid) if isinstance(grid, Int4Grid) else _int8_blocks(grid)
-        self._data = torch.empty_like(packed)
-        library.functions.forerun_large_pages(self._data.data_ptr(), packed.nbytes)
-        self._data.copy_(packed)
+        self._data = (room or Room(library)).take(packed.nbytes).view(packed.shape).copy_(packed)
         assert self._data.data_ptr() % 64 == 0, "native loads are aligned"
 
     @property
