@@ -32,8 +32,8 @@ from .linear import TORCH, Kernels, Linear
 from .native.applies import native_kernels
 from .native.library import Library
 from .native.matrix import LANES, Repacked
+from .native.room import Room
 from .native.step import NativeStep
-from .native.store import BlockStore
 from .rope import Rotation
 from .shape import Shape, shape_of
 from .weights import check_weights
@@ -43,7 +43,7 @@ SMALL = ("int4", "int8")
 
 def kernels_of(native: Library | str) -> Kernels:
     """How matrices are held for these kernels, or for torch's operations where a reason stands in their place."""
-    return Kernels(partial(Repacked, native), LANES) if isinstance(native, Library) else TORCH
+    return Kernels(partial(Repacked, native, room=Room(native)), LANES) if isinstance(native, Library) else TORCH
 
 
 @final
@@ -101,7 +101,7 @@ class LeanRunner(Runner):
 
     def new_store(self, capacity: int) -> Store:
         if self._step is not None:
-            return BlockStore(self.num_layers, self._shape.kv_heads, self._shape.head_dim, capacity)
+            return self._step.new_store(capacity)
         return JointStore(self.num_layers, self._shape.kv_heads, self._shape.head_dim, capacity)
 
     def check_plan(self, plan: LayerPlan) -> None:

@@ -61,6 +61,7 @@ Matrix matrix(int features, int columns, int bits, bool bias = false) {
 struct Text {
   std::vector<float> keys = std::vector<float>(size_t(LAYERS) * KV * CAPACITY * DIM);
   std::vector<float> values = std::vector<float>(size_t(LAYERS) * KV * CAPACITY * 32);
+  int half = 0;
   std::vector<int32_t> depths;
   std::vector<uint8_t> ancestors;
 
@@ -78,7 +79,7 @@ struct Text {
     bool chain = true;
     for (int row = 0; row < n; row++) chain = chain && parents[row] == row - 1;
     return {keys.data(), values.data(), depths.data(), chain ? nullptr : ancestors.data(), entry, CAPACITY, committed, 0, n,
-            resumed, resumed ? 1 : 0, 0};
+            resumed, resumed ? 1 : 0, half};
   }
 };
 
@@ -116,12 +117,13 @@ void same(const char* what, const std::vector<float>& a, size_t row, const std::
   if (std::memcmp(&a[row * VOCAB], &b[other * VOCAB], sizeof(float) * VOCAB)) std::printf("other bits: %s\n", what), std::exit(1);
 }
 
-void check(const Model& model, const float* const* turns, int threads, int terms) {
+void check(const Model& model, const float* const* turns, int threads, int terms, int half) {
   Space* space = forerun_workspace();
   Run run{model, turns, space, threads, terms, {}};
   const std::vector<int32_t> prefix(70, 7), path = {3, 4, 5, 6, 8};
   const Matrix& head = model.embedding;
   Text plain, tree, neighbour, resuming;
+  for (Text* text : {&plain, &tree, &neighbour, &resuming}) text->half = half;
   for (Text* text : {&plain, &tree, &resuming}) run({text->part(0, chain(70))}, prefix, head);
   std::vector<float> wanted;
   for (int i = 0; i < 5; i++) {
@@ -161,7 +163,8 @@ int main() {
     const Model model{LAYERS, WIDTH, HEADS, KV, DIM, MLP, VOCAB, activation, 1e-5f, 1.f, 0.5f, 2.f, matrix(VOCAB, WIDTH, 8), vector(WIDTH),
                       layers.data()};
     for (int threads : {1, 3})
-      for (int terms : {1, 2}) check(model, turns, threads, terms);
+      for (int terms : {1, 2})
+        for (int half : {0, 1}) check(model, turns, threads, terms, half);
   }
   std::vector<float> x(3 * WIDTH, 0.5f), y(3 * ALL);
   if (forerun_linear(&layers[0].qkv, x.data(), 3, y.data(), 2, 3)) return 1;

@@ -36,12 +36,12 @@ void score(const Slots& s, const Query* queries, int begin, int end, float* scor
       for (auto& lanes : a[i]) lanes = Floats{};
     const T* k = static_cast<const T*>(s.keys) + size_t(slot) * d;
     for (int e = 0; e < d; e++, k += BESIDE<T>) {
-      Floats key[4];
-      read(k, size_t(LANES) * d, key);
 #pragma GCC unroll 4
-      for (int b = 0; b < 4; b++)
+      for (int b = 0; b < 4; b++) {
+        const Floats key = vector_at(k, size_t(LANES) * d, b);
 #pragma GCC unroll 6
-        for (int i = 0; i < Q; i++) a[i][b] = fma(key[b], all(queries[i].q[e]), a[i][b]);
+        for (int i = 0; i < Q; i++) a[i][b] = fma(key, all(queries[i].q[e]), a[i][b]);
+      }
     }
     for (int i = 0; i < Q; i++)
       for (int b = 0; b < 4; b++) store(scores + i * stride + slot + b * LANES, a[i][b]);
@@ -80,12 +80,13 @@ void mix(const Slots& s, const Query* queries, int part, int begin, int shared, 
       for (auto& lanes : half) lanes = Floats{};
   const T* values = static_cast<const T*>(s.values) + part;
   const auto take = [&](int at, int half) {
-    Floats value[W];
-    read(values + size_t(at) * s.padded, LANES, value);
+    const T* v = values + size_t(at) * s.padded;
 #pragma GCC unroll 4
-    for (int w = 0; w < W; w++)
+    for (int w = 0; w < W; w++) {
+      const Floats value = vector_at(v, LANES, w);
 #pragma GCC unroll 3
-      for (int i = 0; i < Q; i++) a[i][half][w] = fma(value[w], all(shares[i * stride + at]), a[i][half][w]);
+      for (int i = 0; i < Q; i++) a[i][half][w] = fma(value, all(shares[i * stride + at]), a[i][half][w]);
+    }
   };
   int at = begin;
   for (; at + 1 < shared; at += 2) take(at, 0), take(at + 1, 1);
@@ -93,9 +94,9 @@ void mix(const Slots& s, const Query* queries, int part, int begin, int shared, 
   for (int i = 0; i < Q; i++) {
     const Query& query = queries[i];
     for (int at = shared; query.path && at < query.length; at++) {
-      Floats value[W];
-      read(values + size_t(s.committed + query.path[at - s.committed]) * s.padded, LANES, value);
-      for (int w = 0; w < W; w++) a[i][at & 1][w] = fma(value[w], all(shares[i * stride + at]), a[i][at & 1][w]);
+      const T* v = values + size_t(s.committed + query.path[at - s.committed]) * s.padded;
+      for (int w = 0; w < W; w++)
+        a[i][at & 1][w] = fma(vector_at(v, LANES, w), all(shares[i * stride + at]), a[i][at & 1][w]);
     }
     for (int w = 0; w < W; w++) {
       const Floats mixed = (a[i][0][w] + a[i][1][w]) * all(inverse[i]);

@@ -37,23 +37,17 @@ inline void put_key(T* plane, int head_dim, int slot, int first, int n, const fl
 template <class T>
 inline void put_value(T* plane, size_t wide, int slot, int first, int n, const float* x) {
   T* to = plane + size_t(slot) * wide;
-  for (int k = 0; k < n; k++) to[place_of<T>(first + k, BESIDE<T>)] = held(x[k], T());
+  if constexpr (BESIDE<T> == LANES)
+    std::memcpy(to + first, x, sizeof(float) * n);
+  else
+    for (int k = 0; k < n; k++) to[place_of<T>(first + k, BESIDE<T>)] = held(x[k], T());
 }
 
-// W vectors, `apart` numbers from one to the next.
-template <int W>
-inline void read(const float* from, size_t apart, Floats (&to)[W]) {
-#pragma GCC unroll 4
-  for (int w = 0; w < W; w++) to[w] = load(from + w * apart);
-}
-template <int W>
-inline void read(const uint16_t* from, size_t apart, Floats (&to)[W]) {
-  static_assert(W % 2 == 0);
-#pragma GCC unroll 2
-  for (int w = 0; w < W; w += 2) {
-    const Ints pair = *reinterpret_cast<const LooseInts*>(from + w * apart);
-    to[w] = (Floats)(pair << 16), to[w + 1] = (Floats)(pair & int32_t(0xffff0000));
-  }
+// The w-th of some vectors, `apart` numbers from one to the next. One at a time, since registers are full of sums.
+inline Floats vector_at(const float* from, size_t apart, int w) { return load(from + w * apart); }
+inline Floats vector_at(const uint16_t* from, size_t apart, int w) {
+  const Ints pair = *reinterpret_cast<const LooseInts*>(from + w / 2 * 2 * apart);
+  return (Floats)(w % 2 ? pair & int32_t(0xffff0000) : pair << 16);
 }
 
 }  // namespace forerun

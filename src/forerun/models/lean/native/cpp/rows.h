@@ -60,7 +60,8 @@ inline T* plane(void* from, const Model& m, const Part& p, int layer, int head, 
 
 // Components first..first + n of a row's key or value into its slot.
 template <class T>
-inline void keep(const Model& m, const Row& row, int layer, int head, bool value, int first, int n, const float* x) {
+__attribute__((always_inline)) inline void keep(const Model& m, const Row& row, int layer, int head, bool value, int first,
+                                                int n, const float* x) {
   const Part& p = *row.part;
   if (value)
     put_value(plane<T>(p.values, m, p, layer, head, wide_of(m, p)), wide_of(m, p), row.slot, first, n, x);
