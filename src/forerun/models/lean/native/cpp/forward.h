@@ -10,7 +10,7 @@
 
 namespace forerun {
 
-constexpr int ITEM = 4;  // blocks of a product that a thread takes at a time
+constexpr int ITEM = 2;  // blocks of a product that a thread takes at a time
 inline int items_of(const Matrix& w) { return (blocks_of(w) + ITEM - 1) / ITEM; }
 
 template <int TERMS>

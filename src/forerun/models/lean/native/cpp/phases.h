@@ -11,23 +11,31 @@ namespace forerun {
 
 constexpr int MOST_THREADS = 128;
 
+struct Run {
+  int begin, end;
+};
+
 class Phases {
  public:
   // Before a step, while no thread is in one.
   void begin(int threads);
-  // An item of first..last that nobody has taken, in order; -1 where none is left.
-  int take(int owner, uint32_t phase, int first, int last) {
+  // Some items of first..last that nobody has taken, in order: most of them, since an atomic access waits for all loads
+  // before it, and the last ones apart, so that threads end together. Empty where none is left.
+  Run take(int owner, uint32_t phase, int first, int last) {
     std::atomic<uint64_t>& next = ranges_[owner].next;
     uint64_t seen = next.load(std::memory_order_relaxed);
     for (;;) {
       const uint32_t at = uint32_t(seen >> 32);
       // a number of an earlier phase: nobody has taken from this range in this one
-      const int item = at == phase ? int(uint32_t(seen)) : first;
-      if (at > phase || item >= last) return -1;
-      if (next.compare_exchange_weak(seen, uint64_t(phase) << 32 | uint32_t(item + 1), std::memory_order_relaxed)) return item;
+      const int begin = at == phase ? int(uint32_t(seen)) : first;
+      if (at > phase || begin >= last) return {0, 0};
+      const int end = last - (last - begin) / 4;
+      if (next.compare_exchange_weak(seen, uint64_t(phase) << 32 | uint32_t(end), std::memory_order_relaxed)) return {begin, end};
     }
   }
-  // This thread has done so many items; until `due` ones are done since the step began.
+  // This thread has done so many more items. Whether `due` ones are done since the step began, now or in a moment.
+  bool finished(int items, uint32_t due);
+  // The same, until they are.
   void finish(int items, uint32_t due);
   // Whether that ever took as long as it does when a thread has lost its core to somebody else.
   bool stalled() const { return stalled_.load(std::memory_order_relaxed); }
@@ -59,15 +67,24 @@ class Way {
     }
     if (!count) return;
     phase_++, due_ += uint32_t(count);
-    int made = 0;
-    for (int k = 0; k < threads_; k++) {
-      const int owner = (thread_ + k) % threads_, last = first(owner + 1, count);
-      for (int i; (i = phases_.take(owner, phase_, first(owner, count), last)) >= 0; made++) item(i, !k && i + 1 < last);
-    }
-    phases_.finish(made, due_);
+    const int made = take_from(thread_, count, item);
+    // others mostly end at about the same time, and looking at what they have left would slow them down
+    if (phases_.finished(made, due_)) return;
+    int more = 0;
+    for (int k = 1; k < threads_; k++) more += take_from((thread_ + k) % threads_, count, item);
+    phases_.finish(more, due_);
   }
 
  private:
+  // How many items it got of what is left of a share.
+  template <class Item>
+  int take_from(int owner, int count, const Item& item) {
+    const int begin = first(owner, count), end = first(owner + 1, count);
+    int made = 0;
+    for (Run run; (run = phases_.take(owner, phase_, begin, end)).begin < run.end; made += run.end - run.begin)
+      for (int i = run.begin; i < run.end; i++) item(i, i + 1 < (owner == thread_ ? end : run.end));
+    return made;
+  }
   int first(int thread, int count) const { return int(int64_t(count) * thread / threads_); }
 
   Phases& phases_;

@@ -13,6 +13,7 @@ namespace forerun {
 namespace {
 
 constexpr int AWAKE = 20000;      // pauses of a thread that waits for the next step
+constexpr int MOMENT = 24;        // pauses before a thread takes over what others have left
 constexpr int SPINS = 4000;       // pauses of a thread that waits for others within a step
 constexpr int LEAST_REST = 4;     // steps for which a thread is left out after it had lost its core,
 constexpr int MOST_REST = 64;     // twice as many each time that it loses it again
@@ -47,12 +48,21 @@ void Phases::begin(int threads) {
   stalled_.store(false, std::memory_order_relaxed);
 }
 
-void Phases::finish(int items, uint32_t due) {
+bool Phases::finished(int items, uint32_t due) {
   if (items && done_.fetch_add(uint32_t(items), std::memory_order_acq_rel) + uint32_t(items) == due) {
     done_.notify_all();
-    return;
+    return true;
   }
-  // a thread that came late finds counts of later phases
+  for (int spins = 0; spins < MOMENT; spins++) {
+    // a thread that came late finds counts of later phases
+    if (done_.load(std::memory_order_acquire) >= due) return true;
+    pause();
+  }
+  return false;
+}
+
+void Phases::finish(int items, uint32_t due) {
+  if (finished(items, due)) return;
   if (wait_until(done_, [due](uint32_t done) { return done >= due; })) stalled_.store(true, std::memory_order_relaxed);
 }
 
