@@ -31,7 +31,6 @@ from .linear import make_linear
 from .native.applies import native_kernels
 from .native.library import Library
 from .native.step import NativeStep
-from .native.store import BlockStore
 from .rope import Rotation
 from .runner import LeanRunner, kernels_of
 from .shape import Shape, shape_of
@@ -90,8 +89,9 @@ class AdapterRunner(Runner):
         return self._base.version
 
     def new_store(self, capacity: int) -> Store:
-        kind = JointStore if self._step is None else BlockStore
-        return kind(self.num_layers, self._shape.kv_heads, self._shape.head_dim, capacity)
+        if self._step is not None:
+            return self._step.new_store(capacity)
+        return JointStore(self.num_layers, self._shape.kv_heads, self._shape.head_dim, capacity)
 
     def add_weights(self, name: str) -> None:
         raise UnsupportedOption("an exit adapter holds its weights in one form; open it with another one")

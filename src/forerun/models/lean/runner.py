@@ -34,8 +34,8 @@ from .native.applies import native_kernels
 from .native.dense import Dense
 from .native.library import Library
 from .native.matrix import LANES, Repacked
+from .native.room import Room
 from .native.step import NativeStep
-from .native.store import BlockStore
 from .rope import Rotation
 from .shape import Shape, shape_of
 from .weights import check_weights
@@ -45,7 +45,9 @@ def kernels_of(native: Library | str) -> Kernels:
     """How matrices are held for these kernels, or for torch's operations where a reason stands in their place."""
     if not isinstance(native, Library):
         return TORCH
-    return Kernels(partial(Repacked, native), partial(Dense, native), partial(Dense, native), LANES, int4_tables=True)
+    room = Room(native)
+    small, dense = partial(Repacked, native, room=room), partial(Dense, native, room=room)
+    return Kernels(small, dense, dense, LANES, int4_tables=True)
 
 
 def _has_codes(layers: Sequence[Layer]) -> bool:
@@ -118,7 +120,7 @@ class LeanRunner(Runner):
 
     def new_store(self, capacity: int) -> Store:
         if self._step is not None:
-            return BlockStore(self.num_layers, self._shape.kv_heads, self._shape.head_dim, capacity)
+            return self._step.new_store(capacity)
         return JointStore(self.num_layers, self._shape.kv_heads, self._shape.head_dim, capacity)
 
     def check_plan(self, plan: LayerPlan) -> None:

@@ -76,6 +76,7 @@ Matrix matrix(int features, int columns, int bits, bool bias = false, bool halve
 struct Text {
   std::vector<float> keys = std::vector<float>(size_t(LAYERS) * KV * CAPACITY * DIM);
   std::vector<float> values = std::vector<float>(size_t(LAYERS) * KV * CAPACITY * 32);
+  int half = 0;
   std::vector<int32_t> depths;
   std::vector<uint8_t> ancestors;
 
@@ -93,7 +94,7 @@ struct Text {
     bool chain = true;
     for (int row = 0; row < n; row++) chain = chain && parents[row] == row - 1;
     return {keys.data(), values.data(), depths.data(), chain ? nullptr : ancestors.data(), entry, CAPACITY, committed, 0, n,
-            resumed, resumed ? 1 : 0, 0};
+            resumed, resumed ? 1 : 0, half};
   }
 };
 
@@ -131,12 +132,13 @@ void same(const char* what, const std::vector<float>& a, size_t row, const std::
   if (std::memcmp(&a[row * VOCAB], &b[other * VOCAB], sizeof(float) * VOCAB)) std::printf("other bits: %s\n", what), std::exit(1);
 }
 
-void check(const Model& model, const float* const* turns, int threads, int terms) {
+void check(const Model& model, const float* const* turns, int threads, int terms, int half) {
   Space* space = forerun_workspace();
   Run run{model, turns, space, threads, terms, {}};
   const std::vector<int32_t> prefix(70, 7), path = {3, 4, 5, 6, 8};
   const Matrix& head = model.embedding;
   Text plain, tree, neighbour, resuming;
+  for (Text* text : {&plain, &tree, &neighbour, &resuming}) text->half = half;
   for (Text* text : {&plain, &tree, &resuming}) run({text->part(0, chain(70))}, prefix, head);
   std::vector<float> wanted;
   for (int i = 0; i < 5; i++) {
@@ -216,7 +218,7 @@ void check(int bits, int mixed, int table) {
                       matrix(VOCAB, WIDTH, table, false, activation == 1), vector(WIDTH), layers.data(), {}, nullptr};
     for (int threads : {1, 3})
       for (int terms : {1, 2}) {
-        check(model, turns, threads, terms);
+        for (int half : {0, 1}) check(model, turns, threads, terms, half);
         for (int columns : {WIDTH, 2 * WIDTH}) check_fused(model, columns, turns, threads, terms);
       }
   }

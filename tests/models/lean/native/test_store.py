@@ -50,6 +50,34 @@ def test_slots_move_keys_and_values_alike() -> None:
     assert keys[0, 1, :, 3].flatten()[15:19].tolist() == [17, 20, 33, 18]
 
 
+def test_slots_of_half_the_bytes_move_and_grow_alike() -> None:
+    store = BlockStore(1, 2, 40, SLOTS, half=True)
+    store.reserve(40)
+    assert store._keys is not None
+    assert store._values is not None
+    assert store._keys.dtype == torch.bfloat16
+    assert store._keys.shape == (1, 2, SLOTS // 32, 40, 32)
+    assert store._values.shape == (1, 2, SLOTS, 64)
+    # two slots, 16 apart, beside each other
+    numbers = torch.arange(SLOTS).view(-1, 2, 16).mT.reshape(SLOTS // 32, 1, 32)
+    store._keys[:] = numbers
+    store._values[:] = torch.arange(SLOTS).view(-1, 1)
+    store.move([17, 20, 33, 50], 15)
+    store.reserve(2 * SLOTS)
+    keys = store._keys[0, 1, :, 3].view(-1, 16, 2).mT.flatten()
+    assert keys[:SLOTS].tolist() == store._values[0, 1, :SLOTS, 39].tolist()
+    assert keys[14:20].tolist() == [14, 17, 20, 33, 50, 19]
+    assert store._values[:, :, SLOTS:].count_nonzero() == 0
+
+
+@pytest.mark.parametrize("slots", [[3, 2], [5, 5], [1]])
+def test_slots_that_would_overwrite_each_other_are_refused(slots: list[int]) -> None:
+    store = BlockStore(1, 2, 8, SLOTS)
+    store.reserve(8)
+    with pytest.raises(ValueError, match="ascending order, from 2 on"):
+        store.move(slots, 2)
+
+
 def test_moving_nothing_anywhere_needs_no_room() -> None:
     store = BlockStore(1, 2, 8, SLOTS)
     store.move([3, 4], 1)

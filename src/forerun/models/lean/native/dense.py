@@ -14,15 +14,21 @@ from torch import Tensor
 from ....errors import UnsupportedOption
 from .library import Library
 from .matrix import LANES, NativeMatrix, filled, placed
+from .room import Room
 
 TYPES = (torch.float32, torch.bfloat16)
 
 
 @final
 class Dense(NativeMatrix):
-    """float32 or bfloat16 as given. float32 rows are multiplied as they are, not rounded to the weights' type."""
+    """float32 or bfloat16 as given. float32 rows are multiplied as they are, not rounded to the weights' type.
 
-    def __init__(self, library: Library, weight: Tensor, bias: Tensor | None = None) -> None:
+    room: where it lies together with other matrices.
+    """
+
+    def __init__(
+        self, library: Library, weight: Tensor, bias: Tensor | None = None, room: Room | None = None
+    ) -> None:
         if weight.dtype not in TYPES:
             raise UnsupportedOption(
                 f"the native step holds floats of {' or '.join(map(str, TYPES))}, not of {weight.dtype}; "
@@ -33,7 +39,7 @@ class Dense(NativeMatrix):
         self.bias = None if bias is None else filled(bias.float()).contiguous()
         self.dtype, self.device = weight.dtype, weight.device
         self._library = library
-        self._data = placed(library, _blocks(weight))
+        self._data = placed(library, _blocks(weight), room)
 
     def dense(self) -> Tensor:
         return self._data.transpose(1, 2).flatten(2).flatten(0, 1)[: self.rows, : self.columns]

@@ -20,6 +20,7 @@ from ....errors import UnsupportedOption
 from ..linear import Linear, Table
 from ..weights import GROUP, Int4Grid, Int8Grid, middle_of
 from .library import Library, check
+from .room import Room
 from .views import MatrixView
 
 LANES = 16
@@ -31,11 +32,9 @@ def filled(rows: Tensor) -> Tensor:
     return F.pad(rows, (*(0, 0) * (rows.ndim - 1), 0, -rows.shape[0] % LANES))
 
 
-def placed(library: Library, packed: Tensor) -> Tensor:
-    """A copy of what was packed, aligned, on large pages where the system has them."""
-    data = torch.empty_like(packed)
-    library.functions.forerun_large_pages(data.data_ptr(), packed.nbytes)
-    data.copy_(packed)
+def placed(library: Library, packed: Tensor, room: Room | None) -> Tensor:
+    """A copy of what was packed, aligned. room: where it lies together with other matrices."""
+    data = (room or Room(library)).take(packed.nbytes).view(packed.dtype).view(packed.shape).copy_(packed)
     assert data.data_ptr() % 64 == 0, "native loads are aligned"
     return data
 
@@ -82,11 +81,17 @@ class NativeMatrix(Table):
 class Repacked(NativeMatrix):
     """Codes of a grid. dtype is what is made beside it is held in.
 
-    halves: 4-bit scales are held in float16, else in bfloat16; by default in what is nearer to the grid.
+    halves: 4-bit scales are held in float16, else in bfloat16; by default in what is nearer to the grid. room: where it lies
+    together with other matrices.
     """
 
     def __init__(
-        self, library: Library, grid: Int4Grid | Int8Grid, bias: Tensor | None = None, halves: bool | None = None
+        self,
+        library: Library,
+        grid: Int4Grid | Int8Grid,
+        bias: Tensor | None = None,
+        halves: bool | None = None,
+        room: Room | None = None,
     ) -> None:
         self.rows, self.columns = grid.codes.shape
         if self.columns % GROUP:
@@ -102,7 +107,7 @@ class Repacked(NativeMatrix):
             packed = _int4_blocks(grid, self.halves)
         else:
             packed = _int8_blocks(grid)
-        self._data = placed(library, packed)
+        self._data = placed(library, packed, room)
 
     def grid(self) -> Int4Grid | Int8Grid:
         """The codes that it was made of."""

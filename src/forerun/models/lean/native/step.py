@@ -40,17 +40,27 @@ assert NAMES == ("silu", "gelu_pytorch_tanh"), "forward.h knows these two"
 
 @final
 class NativeStep:
-    """Forwards of one model. terms: activations are held in as many terms of 8 bits, 1 or 2.
+    """Forwards of one model. terms: activations are held in as many terms of 8 bits, 1 or 2. half: new sequences hold keys
+    and values in bfloat16 and not in float32.
 
     Threads may share it; one forward runs at a time.
     """
 
-    def __init__(self, library: Library, shape: Shape, rotation: Rotation, decoder: Decoder, terms: int = 2) -> None:
+    def __init__(
+        self,
+        library: Library,
+        shape: Shape,
+        rotation: Rotation,
+        decoder: Decoder,
+        terms: int = 2,
+        half: bool = False,
+    ) -> None:
         if terms not in (1, 2):
             raise ValueError(f"activations are held in 1 or 2 terms of 8 bits, got {terms}")
         self.library = library
         self.terms = terms
         self.chooser = NativeChooser(library)
+        self.half = half
         self._shape = shape
         self._rotation = rotation
         self._decoder = decoder
@@ -65,6 +75,11 @@ class NativeStep:
             raise MemoryError("there is no memory for the native step's workspace")
         finalize(self, library.functions.forerun_release, self._workspace)
         self.hold("", decoder.layers)
+
+    def new_store(self, capacity: int) -> BlockStore:
+        """For a sequence that this step runs."""
+        shape = self._shape
+        return BlockStore(shape.num_layers, shape.kv_heads, shape.head_dim, capacity, self.half)
 
     def hold(self, weights: str, layers: Sequence[Layer]) -> None:
         """Run plans that name these weights with these layers."""
@@ -200,6 +215,6 @@ def _part(part: Part, shape: Shape) -> tuple[PartView, object]:
         *(keys, values, ctypes.addressof(depths)),
         *(None if tensor is None else tensor.data_ptr() for tensor in (ancestors, entry)),
         store.capacity,
-        *(part.committed, part.first, part.n, part.resumed, part.enter),
+        *(part.committed, part.first, part.n, part.resumed, part.enter, store.half),
     )
     return view, (depths, ancestors, entry)

@@ -1,10 +1,12 @@
 // The plain C interface that Python calls. Everything it is given stays the caller's.
 #include <sys/mman.h>
 
+#include <algorithm>
 #include <new>
 
 #include "choice.h"
 #include "forward.h"
+#include "pool.h"
 
 using namespace forerun;
 
@@ -19,9 +21,9 @@ struct Job {
   Workspace* space;
 };
 
-void forward(void* context, int thread, int threads, Barrier& barrier) {
+void forward(void* context, Way& way) {
   const Job& job = *static_cast<Job*>(context);
-  Forward(*job.call, *job.space, thread, threads, barrier).run();
+  Forward(*job.call, *job.space, way).run();
 }
 
 struct Linear {
@@ -32,17 +34,19 @@ struct Linear {
   uint8_t* room;
 };
 
-void linear(void* context, int thread, int threads, Barrier& barrier) {
+void linear(void* context, Way& way) {
   const Linear& job = *static_cast<Linear*>(context);
   const Matrix& w = *job.w;
   const Operand in(w, job.terms, job.rows, job.room);
-  for (int r = int(int64_t(job.rows) * thread / threads); r < int(int64_t(job.rows) * (thread + 1) / threads); r++)
-    in.set(r, job.x + size_t(r) * w.columns);
-  barrier.wait();
   const int blocks = blocks_of(w);
-  product(w, int(int64_t(blocks) * thread / threads), int(int64_t(blocks) * (thread + 1) / threads), w.data, in,
-          [&](int b, int r, Floats y) { put(job.y + size_t(r) * w.features, b * LANES, w.features, y); });
+  way.each(job.rows, [&](int r, bool) { in.set(r, job.x + size_t(r) * w.columns); });
+  way.each(items_of(w), [&](int i, bool) {
+    product(w, i * ITEM, std::min(i * ITEM + ITEM, blocks), w.data, in,
+            [&](int b, int r, Floats y) { put(job.y + size_t(r) * w.features, b * LANES, w.features, y); });
+  });
 }
+
+constexpr int64_t LINES = 1024;  // of 64 bytes, that a thread reads at a time
 
 struct Reading {
   const uint8_t* bytes;
@@ -50,16 +54,18 @@ struct Reading {
   std::atomic<int> seen;
 };
 
-void read(void* context, int thread, int threads, Barrier&) {
+void read(void* context, Way& way) {
   Reading& job = *static_cast<Reading*>(context);
   const int64_t lines = job.count / 64;
-  int64_t i = lines * thread / threads;
-  const int64_t last = lines * (thread + 1) / threads;
-  Bytes a = {}, b = {}, c = {}, d = {};
-  for (const uint8_t* from = job.bytes + 64 * i; i + 4 <= last; i += 4, from += 256)
-    a ^= codes(from), b ^= codes(from + 64), c ^= codes(from + 128), d ^= codes(from + 192);
-  for (; i < last; i++) a ^= codes(job.bytes + 64 * i);
-  job.seen.fetch_xor(sum((Ints)(a ^ b ^ c ^ d)));
+  way.each(int((lines + LINES - 1) / LINES), [&](int item, bool) {
+    int64_t i = item * LINES;
+    const int64_t last = std::min(i + LINES, lines);
+    Bytes a = {}, b = {}, c = {}, d = {};
+    for (const uint8_t* from = job.bytes + 64 * i; i + 4 <= last; i += 4, from += 256)
+      a ^= codes(from), b ^= codes(from + 64), c ^= codes(from + 128), d ^= codes(from + 192);
+    for (; i < last; i++) a ^= codes(job.bytes + 64 * i);
+    job.seen.fetch_xor(sum((Ints)(a ^ b ^ c ^ d)));
+  });
 }
 
 // Most rows that threads of a forward are expected to wait briefly for each other with.
@@ -91,7 +97,7 @@ void forerun_release(Workspace* space) { delete space; }
 // A forward in a workspace that nobody else uses meanwhile.
 int forerun_forward(const Call* call, Workspace* space) {
   const Model& m = *call->model;
-  if (call->rows < 1 || call->end < 0 || call->end > m.layers || (call->terms != 1 && call->terms != 2)) return BAD_SHAPE;
+  if (call->rows < 1 || call->threads < 1 || call->end < 0 || call->end > m.layers || (call->terms != 1 && call->terms != 2)) return BAD_SHAPE;
   for (int i = 0; i < call->rows; i++)
     if (call->tokens[i] < 0 || call->tokens[i] >= m.embedding.features) return BAD_TOKEN;
   try {
