@@ -19,7 +19,8 @@ constexpr size_t KEPT = 512u << 10;  // what the second cache surely holds until
 enum Factors { FLOATS_32, FLOATS_16, PAIRS_16 };
 
 // Blocks of weights for one chunk of rows, `apart` bytes from each other, with `lines` of 64 bytes: one column in float32,
-// two in bfloat16 (the first in a lane's low half). Meanwhile as many lines of `fetched` blocks are fetched from `next` on.
+// two in bfloat16 (the first in a lane's low half). Meanwhile as many lines of `fetched` blocks are fetched from `next` on, or
+// where it is null of the blocks themselves, some lines ahead.
 struct Panel {
   const uint8_t* w;
   size_t apart;
@@ -27,7 +28,13 @@ struct Panel {
   const uint8_t* next;
   int fetched;
 
-  void fetch(int line) const {
+  template <int B>
+  void fetch(const uint8_t* w, int line) const {
+    if (!next) {
+#pragma GCC unroll 4
+      for (int b = 0; b < B; b++) __builtin_prefetch(w + b * apart + AHEAD);
+      return;
+    }
     for (int i = 0; i < fetched; i++) __builtin_prefetch(next + size_t(i) * apart + size_t(line) * 64);
   }
 };
@@ -49,7 +56,7 @@ void float_blocks(const Panel& p, const float* a, size_t stride, Floats (&y)[M][
     for (auto& lanes : row) lanes = Floats{};
   const uint8_t* w = p.w;
   for (int line = 0; line < p.lines; line++, w += 64) {
-    p.fetch(line);
+    p.fetch<B>(w, line);
     Floats first[B], second[B];
 #pragma GCC unroll 4
     for (int b = 0; b < B; b++) {
@@ -81,7 +88,7 @@ __attribute__((target("avx512bf16"))) void pair_blocks(const Panel& p, const flo
     for (auto& lanes : row) lanes = _mm512_setzero_ps();
   const uint8_t* w = p.w;
   for (int line = 0; line < p.lines; line++, w += 64, a++) {
-    p.fetch(line);
+    p.fetch<B>(w, line);
     __m512bh pairs[B];
 #pragma GCC unroll 4
     for (int b = 0; b < B; b++) pairs[b] = (__m512bh)_mm512_load_si512(w + b * p.apart);
@@ -131,7 +138,7 @@ template <int B>
 inline Panel panel_of(const Matrix& w, int block, int chunk, int chunks, const uint8_t* next) {
   const size_t apart = block_bytes(w);
   const uint8_t* own = block_of(w, block);
-  if (chunks == 1 || apart * B > KEPT) return {own, apart, int(apart / 64), own + AHEAD, chunk ? 0 : B};
+  if (chunks == 1 || apart * B > KEPT) return {own, apart, int(apart / 64), nullptr, 0};
   const int share = (B + chunks - 1) / chunks, left = B - chunk * share;
   return {own, apart, int(apart / 64), next + chunk * share * apart, left < share ? left : share};
 }
