@@ -96,7 +96,7 @@ class AdapterRunner(Runner):
             layer.feed(x, stage)
         packed.hidden.update(dict.fromkeys(packed.taps, x))
         hidden = self._norm(x if len(wanted) == len(ids) else x[wanted])
-        return gather(hidden, self._base.head(hidden, self._head), packed.hidden, requests)
+        return gather(hidden, self._base.head(hidden, self._head), packed, requests)
 
     def _inputs(self, states: Tensor, ids: Tensor) -> Tensor:
         own = self._state_norm(states.float())
