@@ -131,7 +131,7 @@ class AdapterRunner(Runner):
             layer.feed(x, stage)
         packed.hidden.update(dict.fromkeys(packed.taps, x))
         hidden = self._norm(x if len(wanted) == len(ids) else x[wanted])
-        return gather(hidden, self._base.head(hidden, self._head), packed.hidden, requests)
+        return gather(hidden, self._base.head(hidden, self._head), packed, requests)
 
 
 def native_adapter(shape: Shape, base: Runner, weights: str) -> Library | str:

@@ -219,7 +219,7 @@ class LeanRunner(Runner):
         x = self._run(packed.bring_entries(x[None])[0], positions, packed)
         rows = x if len(wanted) == len(ids) else x[wanted]
         hidden = self._decoder.final_norm(rows)
-        return gather(hidden, self.head(hidden, packed.plan.head), packed.hidden, requests)
+        return gather(hidden, self.head(hidden, packed.plan.head), packed, requests)
 
     @torch.inference_mode()
     def embed(self, ids: Tensor) -> Tensor:

@@ -116,21 +116,21 @@ class Runner(ABC):
 def gather(
     hidden: Tensor,
     logits: Tensor,
-    states: dict[int, Tensor],
+    packed: Packed,
     requests: Sequence[Request],
     native: float = 0.0,
     chooser: Chooser | None = None,
 ) -> list[Rows]:
-    """Give each request its rows. hidden and logits hold the wanted rows of all requests, in order, states all rows.
+    """Give each request its rows. hidden and logits hold the wanted rows of all requests, in order.
 
     native, chooser: as in Rows.
     """
     if len(requests) == 1:
-        return [Rows(logits, hidden, states, native=native, chooser=chooser)]
+        return [Rows(logits, hidden, packed.hidden, native=native, chooser=chooser)]
     results: list[Rows] = []
     wanted = offset = 0
     for request in requests:
-        taps = {layer: rows[offset : offset + request.part.n] for layer, rows in states.items()}
+        taps = {layer: rows[offset : offset + request.part.n] for layer, rows in packed.hidden.items()}
         own, inputs = logits[wanted : wanted + request.want], hidden[wanted : wanted + request.want]
         results.append(Rows(own, inputs, taps, native=native, chooser=chooser))
         wanted += request.want
@@ -264,7 +264,7 @@ class HFRunner(Runner):
         if packed.head_input is None:
             raise UnsupportedModel(f"{type(model).__name__} did not call its output head")
         own, logits = (only(wanted, rows[0], len(ids)) for rows in (packed.head_input, out.logits))
-        return gather(own, logits, packed.hidden, requests)
+        return gather(own, logits, packed, requests)
 
     def _padded(self, requests: Sequence[Request]) -> Sequence[Request]:
         """The requests, and if padding asks for it one more of rows without a text, whose results are discarded."""

@@ -17,7 +17,7 @@ from torch import Tensor
 
 from ....core.forward import Rows
 from ....errors import UnsupportedModel
-from ...packed.forward import Part
+from ...packed.forward import Packed, Part
 from ...packed.plan import LayerPlan
 from ...packed.request import Request
 from ...packed.runner import gather
@@ -149,7 +149,8 @@ class NativeStep:
             begun = perf_counter()
             check(self.library.functions.forerun_forward(call, self._workspace))
             native = perf_counter() - begun
-        return gather(hidden, logits, dict(zip(prepared.taps, tapped, strict=True)), requests, native, self.chooser)
+        packed = Packed(parts, hidden=dict(zip(prepared.taps, tapped, strict=True)))
+        return gather(hidden, logits, packed, requests, native, self.chooser)
 
     def _prepared(self, request: Request, heads: dict[str, tuple[Tensor, Linear]]) -> Prepared:
         """The call of this request's plan and taps, of which few are in use at a time."""
