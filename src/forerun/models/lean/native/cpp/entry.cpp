@@ -4,6 +4,7 @@
 #include <new>
 
 #include "forward.h"
+#include "processor.h"
 
 using namespace forerun;
 
@@ -74,18 +75,8 @@ extern "C" {
 
 int forerun_version() { return VERSION; }
 
-// Bits of what this processor has: 1 for AVX2 with FMA, 2 for AVX-512 with VNNI.
-int forerun_processor() {
-  int found = 0;
-#if defined(__x86_64__)
-  __builtin_cpu_init();
-  if (__builtin_cpu_supports("avx2") && __builtin_cpu_supports("fma")) found |= 1;
-  if (__builtin_cpu_supports("avx512f") && __builtin_cpu_supports("avx512bw") && __builtin_cpu_supports("avx512vl") &&
-      __builtin_cpu_supports("avx512dq") && __builtin_cpu_supports("avx512vnni"))
-    found |= 2;
-#endif
-  return found;
-}
+// Bits of what this processor has, and its operating system keeps: see processor.h.
+int forerun_processor() { return processor(); }
 
 Workspace* forerun_workspace() { return new (std::nothrow) Workspace(); }
 void forerun_release(Workspace* space) { delete space; }
