@@ -20,6 +20,8 @@ inline void fetch(const uint8_t* from, int bytes) {
   for (int line = 0; line < bytes; line += 64) __builtin_prefetch(from + line);
 }
 
+constexpr int UNROLLED = PIECES == 2 ? 2 : 1;  // four would take a minute to compile
+
 // What M rows by B blocks have added up so far, in the pieces that registers hold.
 template <int M, int B>
 struct Totals {
@@ -50,7 +52,7 @@ void int4_blocks(const uint8_t* w, size_t apart, const Group<TERMS>* a, int grou
   Totals<M, B> totals;
   for (int g = 0; g < groups; g++, w += INT4_GROUP, a += M, next += step) {
     fetch(next, step);
-#pragma GCC unroll 4
+#pragma GCC unroll UNROLLED
     for (int p = 0; p < PIECES; p++) {
       a = anew(a);
       HalfSums<TERMS> sums[B][M];
@@ -95,7 +97,7 @@ void int8_blocks(const uint8_t* w, size_t apart, const Group<TERMS>* a, int grou
   Totals<M, B> totals;
   for (int g = 0; g < groups; g++, w += INT8_GROUP, a += M, next += step) {
     fetch(next, step);
-#pragma GCC unroll 4
+#pragma GCC unroll UNROLLED
     for (int p = 0; p < PIECES; p++) {
       a = anew(a);
       ByteSums<TERMS> sums[B][M];
