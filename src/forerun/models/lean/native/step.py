@@ -177,7 +177,7 @@ def _part(part: Part, shape: Shape) -> tuple[PartView, object]:
         *(keys, values, ctypes.addressof(depths)),
         *(None if tensor is None else tensor.data_ptr() for tensor in (ancestors, entry)),
         store.capacity,
-        *(part.committed, part.first, part.n, part.resumed, part.enter),
+        *(part.committed, part.first, part.n, part.resumed, part.enter, store.half),
     )
     return view, (depths, ancestors, entry)
 

@@ -47,7 +47,7 @@ class PartView(ctypes.Structure):
     _fields_: ClassVar[Fields] = [
         *((name, c_void_p) for name in ("keys", "values", "depths", "ancestors", "entry")),
         ("capacity", c_int64),
-        *((name, c_int32) for name in ("committed", "first", "n", "resumed", "enter", "unused")),
+        *((name, c_int32) for name in ("committed", "first", "n", "resumed", "enter", "half")),
     ]
 
 

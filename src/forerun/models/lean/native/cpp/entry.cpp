@@ -1,16 +1,18 @@
 // The plain C interface that Python calls. Everything it is given stays the caller's.
 #include <sys/mman.h>
 
+#include <algorithm>
 #include <new>
 
 #include "forward.h"
+#include "pool.h"
 #include "processor.h"
 
 using namespace forerun;
 
 namespace {
 
-constexpr int VERSION = 1;  // of the structures in views.h; native/library.py refuses any other
+constexpr int VERSION = 2;  // of the structures in views.h; native/library.py refuses any other
 
 enum Failure { DONE = 0, BAD_TOKEN = 1, NO_MEMORY = 2, BAD_SHAPE = 3 };
 
@@ -20,9 +22,9 @@ struct Job {
 };
 
 template <int TERMS>
-void forward(void* context, int thread, int threads, Barrier& barrier) {
+void forward(void* context, Way& way) {
   const Job& job = *static_cast<Job*>(context);
-  Forward<TERMS>(*job.call, *job.space, thread, threads, barrier).run();
+  Forward<TERMS>(*job.call, *job.space, way).run();
 }
 
 struct Linear {
@@ -34,18 +36,20 @@ struct Linear {
 };
 
 template <int TERMS>
-void linear(void* context, int thread, int threads, Barrier& barrier) {
+void linear(void* context, Way& way) {
   const Linear& job = *static_cast<Linear*>(context);
   const Matrix& w = *job.w;
   const Chunks chunks(job.rows, TERMS);
   const int groups = w.columns / GROUP, blocks = blocks_of(w);
   auto* a = reinterpret_cast<Group<TERMS>*>(job.space->groups[0].get());
-  for (int r = int(int64_t(job.rows) * thread / threads); r < int(int64_t(job.rows) * (thread + 1) / threads); r++)
-    quantise_row<TERMS>(job.x + size_t(r) * w.columns, r, chunks, groups, a);
-  barrier.wait();
-  product<TERMS>(w, int(int64_t(blocks) * thread / threads), int(int64_t(blocks) * (thread + 1) / threads), w.data, a,
-                 chunks, [&](int b, int r, Floats y) { put(job.y + size_t(r) * w.features, b * LANES, w.features, y); });
+  way.each(job.rows, [&](int r, bool) { quantise_row<TERMS>(job.x + size_t(r) * w.columns, r, chunks, groups, a); });
+  way.each(items_of(w), [&](int i, bool) {
+    product<TERMS>(w, i * ITEM, std::min(i * ITEM + ITEM, blocks), w.data, a, chunks,
+                   [&](int b, int r, Floats y) { put(job.y + size_t(r) * w.features, b * LANES, w.features, y); });
+  });
 }
+
+constexpr int64_t LINES = 1024;  // of 64 bytes, that a thread reads at a time
 
 struct Reading {
   const uint8_t* bytes;
@@ -53,16 +57,18 @@ struct Reading {
   std::atomic<int> seen;
 };
 
-void read(void* context, int thread, int threads, Barrier&) {
+void read(void* context, Way& way) {
   Reading& job = *static_cast<Reading*>(context);
   const int64_t lines = job.count / 64;
-  int64_t i = lines * thread / threads;
-  const int64_t last = lines * (thread + 1) / threads;
-  Bytes a = {}, b = {}, c = {}, d = {};
-  for (const uint8_t* from = job.bytes + 64 * i; i + 4 <= last; i += 4, from += 256)
-    a ^= codes(from), b ^= codes(from + 64), c ^= codes(from + 128), d ^= codes(from + 192);
-  for (; i < last; i++) a ^= codes(job.bytes + 64 * i);
-  job.seen.fetch_xor(sum((Ints)(a ^ b ^ c ^ d)));
+  way.each(int((lines + LINES - 1) / LINES), [&](int item, bool) {
+    int64_t i = item * LINES;
+    const int64_t last = std::min(i + LINES, lines);
+    Bytes a = {}, b = {}, c = {}, d = {};
+    for (const uint8_t* from = job.bytes + 64 * i; i + 4 <= last; i += 4, from += 256)
+      a ^= codes(from), b ^= codes(from + 64), c ^= codes(from + 128), d ^= codes(from + 192);
+    for (; i < last; i++) a ^= codes(job.bytes + 64 * i);
+    job.seen.fetch_xor(sum((Ints)(a ^ b ^ c ^ d)));
+  });
 }
 
 // Most rows that threads of a forward are expected to wait briefly for each other with.
@@ -84,7 +90,7 @@ void forerun_release(Workspace* space) { delete space; }
 // A forward in a workspace that nobody else uses meanwhile.
 int forerun_forward(const Call* call, Workspace* space) {
   const Model& m = *call->model;
-  if (call->rows < 1 || call->end < 0 || call->end > m.layers || (call->terms != 1 && call->terms != 2)) return BAD_SHAPE;
+  if (call->rows < 1 || call->threads < 1 || call->end < 0 || call->end > m.layers || (call->terms != 1 && call->terms != 2)) return BAD_SHAPE;
   for (int i = 0; i < call->rows; i++)
     if (call->tokens[i] < 0 || call->tokens[i] >= m.embedding.features) return BAD_TOKEN;
   try {

@@ -1,20 +1,23 @@
-// One forward of a model, whole: what every thread of the pool does between two barriers.
+// One forward of a model, whole, in the phases that threads share.
 //
 // Rows are flat over all parts. Rows that sit layers out leave the rest in order: `live` says which rows take part.
 #pragma once
 
 #include "attention.h"
-#include "pool.h"
+#include "phases.h"
 #include "products.h"
 #include "workspace.h"
 
 namespace forerun {
 
+constexpr int ITEM = 2;  // blocks of a product that a thread takes at a time
+inline int items_of(const Matrix& w) { return (blocks_of(w) + ITEM - 1) / ITEM; }
+
 template <int TERMS>
 class Forward {
  public:
-  Forward(const Call& call, Workspace& space, int thread, int threads, Barrier& barrier)
-      : c_(call), m_(*call.model), s_(space), t_(thread), threads_(threads), barrier_(barrier) {}
+  Forward(const Call& call, Workspace& space, Way& way)
+      : c_(call), m_(*call.model), s_(space), way_(way), t_(way.thread()) {}
 
   void run() {
     begin();
@@ -30,125 +33,129 @@ class Forward {
   }
 
  private:
-  int from(int count) const { return int(int64_t(count) * t_ / threads_); }
-  int to(int count) const { return int(int64_t(count) * (t_ + 1) / threads_); }
   float* state(int row) const { return s_.x.get() + size_t(row) * m_.width; }
   Group<TERMS>* groups(int buffer) const { return reinterpret_cast<Group<TERMS>*>(s_.groups[buffer].get()); }
-  const uint8_t* own_part(const Matrix& w) const { return block_of(w, from(blocks_of(w))); }
+  // What this thread reads first of a product.
+  const uint8_t* own_part(const Matrix& w) const { return block_of(w, ITEM * way_.own_first(items_of(w))); }
 
   void begin() {
-    for (int r = from(c_.rows); r < to(c_.rows); r++) {
+    way_.each(c_.rows + (c_.ids ? c_.num_wanted : 0), [&](int r, bool) {
+      if (r >= c_.rows) {
+        float* row = c_.logits + size_t(r - c_.rows) * m_.vocab;
+        for (int i = 0; i < m_.vocab; i++) row[i] = -__builtin_inff();
+        return;
+      }
       embed_row(m_.embedding, c_.tokens[r], m_.embedding_scale, state(r));
       if (const float* entry = s_.rows[r].entry) std::memcpy(state(r), entry, sizeof(float) * m_.width);
-    }
-    if (c_.ids)
-      for (size_t i = size_t(m_.vocab) * from(c_.num_wanted), end = size_t(m_.vocab) * to(c_.num_wanted); i < end; i++)
-        c_.logits[i] = -__builtin_inff();
-    barrier_.wait();
+    });
   }
 
   // Taps after the last layer that runs are all what it gave.
   void keep_taps(int layer) {
     for (int i = 0; i < c_.num_taps; i++)
       if (c_.taps[i] == layer || (layer == c_.end && c_.taps[i] > layer)) {
-        const size_t first = size_t(from(c_.rows)) * m_.width, last = size_t(to(c_.rows)) * m_.width;
-        std::memcpy(c_.tapped[i] + first, s_.x.get() + first, sizeof(float) * (last - first));
-        // the layers after this one may share the rows otherwise
-        barrier_.wait();
+        way_.each(c_.rows, [&](int r, bool) {
+          std::memcpy(c_.tapped[i] + size_t(r) * m_.width, state(r), sizeof(float) * m_.width);
+        });
       }
   }
 
-  // `ready` fills groups of rows first..last. Few rows are every thread's own work: cheaper than to wait for each other.
-  template <class Ready>
-  Group<TERMS>* prepare(int rows, const Ready& ready) {
-    const bool share = threads_ > 1 && rows >= 4;
-    Group<TERMS>* out = groups(share ? 0 : 2 + t_);
-    ready(share ? from(rows) : 0, share ? to(rows) : rows, out);
-    if (share) barrier_.wait();
-    return out;
-  }
-
-  Group<TERMS>* normed(const float* weight, const Live& live, const Chunks& chunks) {
-    return prepare(live.count(), [&](int first, int last, Group<TERMS>* out) {
-      float* row = s_.line(t_);
-      for (int i = first; i < last; i++) {
-        const float* x = state(live.rows[i]);
-        if (weight) normalise(x, weight, m_.width, m_.eps, row);
-        quantise_row<TERMS>(weight ? row : x, i, chunks, m_.width / GROUP, out);
-      }
+  // A product of rows that `quantise` (row, out) makes, 16 results at a time to take(block, row, y). Few rows are quantised
+  // by each thread for itself, when it has got an item: cheaper than to wait for each other. then: what is read afterwards.
+  template <class Quantise, class Take>
+  void multiply(const Matrix& w, int rows, const uint8_t* then, const Quantise& quantise, const Take& take) {
+    const Chunks chunks(rows, TERMS);
+    each_item(items_of(w), rows, quantise, [&](int i, bool more, const Group<TERMS>* in) {
+      some_blocks(w, i, more ? nullptr : then, in, chunks, take);
     });
+  }
+
+  // then: what is read afterwards, null for the next item.
+  template <class Take>
+  void some_blocks(const Matrix& w, int item, const uint8_t* then, const Group<TERMS>* in, const Chunks& chunks, const Take& take) {
+    const int first = item * ITEM, last = first + ITEM < blocks_of(w) ? first + ITEM : blocks_of(w);
+    product<TERMS>(w, first, last, then ? then : block_of(w, last), in, chunks, take);
+  }
+
+  template <class Quantise, class Item>
+  void each_item(int count, int rows, const Quantise& quantise, const Item& item) {
+    const bool share = way_.threads() > 1 && rows >= 4;
+    Group<TERMS>* in = share ? groups(0) : groups(2 + t_);
+    if (share) way_.each(rows, [&](int r, bool) { quantise(r, in); });
+    bool ready = share;
+    way_.each(count, [&](int i, bool more) {
+      for (int r = 0; !ready && r < rows; r++) quantise(r, in);
+      ready = true;
+      item(i, more, in);
+    });
+  }
+
+  // Rows of the stream, normed where there is a weight.
+  auto normed(const float* weight, const Live& live, const Chunks& chunks) {
+    return [this, weight, &live, &chunks](int i, Group<TERMS>* out) {
+      float* row = s_.line(t_);
+      const float* x = state(live.rows[i]);
+      if (weight) normalise(x, weight, m_.width, m_.eps, row);
+      quantise_row<TERMS>(weight ? row : x, i, chunks, m_.width / GROUP, out);
+    };
   }
 
   void attend(const Layer& l, int layer, const Live& live) {
     const Chunks chunks(live.count(), TERMS);
     const int all = (m_.heads + 2 * m_.kv_heads) * m_.head_dim, inner = m_.heads * m_.head_dim;
-    const Group<TERMS>* in = normed(l.before_attention, live, chunks);
-    const int blocks = blocks_of(l.qkv);
-    product<TERMS>(l.qkv, from(blocks), to(blocks), own_part(l.out), in, chunks,
-                   [&](int b, int r, Floats y) { put(s_.flat.get() + size_t(r) * all, b * LANES, all, y); });
-    barrier_.wait();
-    for (int i = from(live.count()); i < to(live.count()); i++)
-      turn_heads(m_, l, c_.turns[l.rope], s_.rows[live.rows[i]], layer, s_.flat.get() + size_t(i) * all, s_.line(t_));
-    barrier_.wait();
-    attend_queries(l, layer, live);
-    barrier_.wait();
-    const Group<TERMS>* mixed = prepare(live.count(), [&](int first, int last, Group<TERMS>* out) {
-      for (int i = first; i < last; i++)
-        quantise_row<TERMS>(s_.mixed.get() + size_t(i) * inner, i, chunks, inner / GROUP, out);
+    const float* turns = c_.turns[l.rope];
+    const bool at_once = turns_at_once(m_, l);
+    multiply(l.qkv, live.count(), own_part(l.out), normed(l.before_attention, live, chunks), [&](int b, int r, Floats y) {
+      float* flat = s_.flat.get() + size_t(r) * all;
+      if (at_once)
+        turn_block(m_, turns, s_.rows[live.rows[r]], layer, b, y, flat);
+      else
+        put(flat, b * LANES, all, y);
     });
-    add(l.out, l.after_attention, mixed, live, chunks, own_part(l.gate_up));
+    if (!at_once)
+      way_.each(live.count(), [&](int i, bool) {
+        turn_heads(m_, l, turns, s_.rows[live.rows[i]], layer, s_.flat.get() + size_t(i) * all, s_.line(t_));
+      });
+    way_.each(int(live.pieces.size()), [&](int i, bool) { attend_piece(l, layer, live, live.pieces[i]); });
+    const auto quantise = [&](int i, Group<TERMS>* out) {
+      quantise_row<TERMS>(s_.mixed.get() + size_t(i) * inner, i, chunks, inner / GROUP, out);
+    };
+    const uint8_t* then = block_of(l.gate_up, 4 * way_.own_first(m_.mlp / GROUP));
+    add(l.after_attention, live, [&](const auto& take) { multiply(l.out, live.count(), then, quantise, take); });
   }
 
-  // Queries of all parts are dealt out by how much they read.
-  void attend_queries(const Layer& l, int layer, const Live& live) {
+  void attend_piece(const Layer& l, int layer, const Live& live, const Piece& piece) {
     const int group = m_.heads / m_.kv_heads, all = (m_.heads + 2 * m_.kv_heads) * m_.head_dim;
     const int inner = m_.heads * m_.head_dim;
-    int64_t whole = 0;
-    for (const Stretch& part : live.parts) whole += part.cost;
-    const int64_t first = whole * t_ / threads_, last = whole * (t_ + 1) / threads_;
-    int64_t before = 0;
-    for (const Stretch& part : live.parts) {
-      const int each = part.count * group, queries = m_.kv_heads * each;
-      const auto bound = [&](int64_t at) {
-        const int64_t inside = at - before < 0 ? 0 : at - before > part.cost ? part.cost : at - before;
-        return int(inside * queries / part.cost);
-      };
-      const int stop = bound(last);
-      for (int i = bound(first); i < stop;) {
-        const int head = i / each, in_head = (head + 1) * each - i;
-        int count = stop - i < TOGETHER ? stop - i : TOGETHER;
-        count = in_head < count ? in_head : count;
-        Query some[TOGETHER];
-        for (int j = 0; j < count; j++) {
-          const int at = part.first + (i + j) % each / group, query = head * group + (i + j) % group;
-          const Row& row = s_.rows[live.rows[at]];
-          const int start = l.window && row.position >= l.window ? row.position - l.window + 1 : 0;
-          some[j] = {s_.flat.get() + size_t(at) * all + query * m_.head_dim,
-                     s_.mixed.get() + size_t(at) * inner + query * m_.head_dim,
-                     row.path, start, row.position + 1, row.slot + 1};
-        }
-        forerun::attend(slots_of(m_, *part.part, layer, head), some, count, s_.scores(t_), s_.scores_stride);
-        i += count;
-      }
-      before += part.cost;
+    const Stretch& part = live.parts[piece.part];
+    Query some[TOGETHER];
+    for (int j = 0; j < piece.count; j++) {
+      const int at = part.first + (piece.first + j) / group, query = piece.head * group + (piece.first + j) % group;
+      const Row& row = s_.rows[live.rows[at]];
+      const int start = l.window && row.position >= l.window ? row.position - l.window + 1 : 0;
+      some[j] = {s_.flat.get() + size_t(at) * all + query * m_.head_dim,
+                 s_.mixed.get() + size_t(at) * inner + query * m_.head_dim,
+                 row.path, start, row.position + 1, row.slot + 1};
     }
+    forerun::attend(slots_of(m_, *part.part, layer, piece.head), some, piece.count, s_.scores(t_), s_.scores_stride);
   }
 
   void feed(const Layer& l, int layer, const Live& live) {
     const Chunks chunks(live.count(), TERMS);
-    const Group<TERMS>* in = normed(l.before_mlp, live, chunks);
-    gate_up(l, in, live.count(), chunks);
-    barrier_.wait();
+    gate_up(l, live.count(), chunks, normed(l.before_mlp, live, chunks));
     const uint8_t* then = own_part(layer + 1 < c_.end ? m_.layer[layer + 1].qkv : *c_.head);
-    add(l.down, l.after_mlp, groups(1), live, chunks, then);
+    add(l.after_mlp, live, [&](const auto& take) {
+      way_.each(items_of(l.down), [&](int i, bool more) { some_blocks(l.down, i, more ? nullptr : then, groups(1), chunks, take); });
+    });
   }
 
   // A unit is four blocks, two of gates and two of ups: 32 results are one thread's own, and leave it quantised.
-  void gate_up(const Layer& l, const Group<TERMS>* in, int rows, const Chunks& chunks) {
-    const int units = m_.mlp / GROUP, last = to(units);
+  template <class Quantise>
+  void gate_up(const Layer& l, int rows, const Chunks& chunks, const Quantise& quantise_in) {
+    const int units = m_.mlp / GROUP;
     float* kept = s_.unit(t_);
-    for (int unit = from(units); unit < last; unit++) {
-      const uint8_t* then = unit + 1 < last ? block_of(l.gate_up, 4 * unit + 4) : own_part(l.down);
+    each_item(units, rows, quantise_in, [&](int unit, bool more, const Group<TERMS>* in) {
+      const uint8_t* then = more ? block_of(l.gate_up, 4 * unit + 4) : own_part(l.down);
       product<TERMS>(l.gate_up, 4 * unit, 4 * unit + 4, then, in, chunks,
                      [&](int b, int r, Floats y) { store(kept + (size_t(r) * 4 + b % 4) * LANES, y); });
       for (int r = 0; r < rows; r++) {
@@ -159,45 +166,39 @@ class Forward {
         }
         quantise<TERMS>(h[0], h[1], groups(1)[chunks.place(r, unit, units)]);
       }
-    }
+    });
   }
 
-  // A sublayer's last product onto the stream, through a norm where there is one.
-  void add(const Matrix& w, const float* norm, const Group<TERMS>* in, const Live& live, const Chunks& chunks,
-           const uint8_t* then) {
-    const int blocks = blocks_of(w);
+  // A sublayer's last product, of which `multiply` is given what takes results, onto the stream, through a norm if there is one.
+  template <class Multiply>
+  void add(const float* norm, const Live& live, const Multiply& multiply) {
     const Floats scale = all(m_.residual_scale);
-    product<TERMS>(w, from(blocks), to(blocks), then, in, chunks, [&](int b, int r, Floats y) {
+    multiply([&](int b, int r, Floats y) {
       float* x = norm ? s_.flat.get() + size_t(r) * m_.width : state(live.rows[r]);
       x += b * LANES;
       store(x, norm ? y : fma(y, scale, load(x)));
     });
-    barrier_.wait();
     if (!norm) return;
-    float* row = s_.line(t_);
-    for (int i = from(live.count()); i < to(live.count()); i++) {
+    way_.each(live.count(), [&](int i, bool) {
+      float* row = s_.line(t_);
       normalise(s_.flat.get() + size_t(i) * m_.width, norm, m_.width, m_.eps, row);
       float* x = state(live.rows[i]);
       for (int k = 0; k < m_.width; k += LANES) store(x + k, fma(load(row + k), scale, load(x + k)));
-    }
-    barrier_.wait();
+    });
   }
 
   void finish() {
     if (!c_.num_wanted) return;
     const Chunks chunks(c_.num_wanted, TERMS);
-    for (int i = from(c_.num_wanted); i < to(c_.num_wanted); i++)
+    way_.each(c_.num_wanted, [&](int i, bool) {
       normalise(state(c_.wanted[i]), m_.final_norm, m_.width, m_.eps, c_.hidden + size_t(i) * m_.width);
-    barrier_.wait();
-    const Group<TERMS>* in = prepare(c_.num_wanted, [&](int first, int last, Group<TERMS>* out) {
-      for (int i = first; i < last; i++)
-        quantise_row<TERMS>(c_.hidden + size_t(i) * m_.width, i, chunks, m_.width / GROUP, out);
     });
     const Matrix& w = *c_.head;
-    const int blocks = blocks_of(w);
     const Floats scale = all(m_.logit_scale);
-    const uint8_t* then = c_.end ? own_part(m_.layer[0].qkv) : w.data;
-    product<TERMS>(w, from(blocks), to(blocks), then, in, chunks, [&](int b, int r, Floats y) {
+    const auto quantise = [&](int i, Group<TERMS>* out) {
+      quantise_row<TERMS>(c_.hidden + size_t(i) * m_.width, i, chunks, m_.width / GROUP, out);
+    };
+    multiply(w, c_.num_wanted, c_.end ? own_part(m_.layer[0].qkv) : w.data, quantise, [&](int b, int r, Floats y) {
       float* row = c_.logits + size_t(r) * m_.vocab;
       y = y * scale;
       if (!c_.ids) return put(row, b * LANES, w.features, y);
@@ -208,8 +209,8 @@ class Forward {
   const Call& c_;
   const Model& m_;
   Workspace& s_;
-  const int t_, threads_;
-  Barrier& barrier_;
+  Way& way_;
+  const int t_;
 };
 
 }  // namespace forerun

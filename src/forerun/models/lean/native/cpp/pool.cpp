@@ -12,10 +12,11 @@
 namespace forerun {
 namespace {
 
-constexpr int AWAKE = 20000;        // pauses of a thread that waits for the next step
-constexpr int SPINS = 4000;         // pauses of a thread that waits for another one within a step
-constexpr int REST = 64;            // steps for which a thread is left out after it had lost its core
-constexpr int MOST = 255;
+constexpr int AWAKE = 20000;      // pauses of a thread that waits for the next step
+constexpr int SPINS = 4000;       // pauses of a thread that waits for others within a step
+constexpr int LEAST_REST = 4;     // steps for which a thread is left out after it had lost its core,
+constexpr int MOST_REST = 64;     // twice as many each time that it loses it again
+constexpr int CALM = 64;          // steps without a loss after which the next rest is short again
 constexpr auto LONG = std::chrono::microseconds(500);
 
 inline void pause() {
@@ -26,43 +27,69 @@ inline void pause() {
 #endif
 }
 
-}  // namespace
-
-void Barrier::wait() {
-  // read before the others learn that this one is here: the last of them may begin the next step at once
-  const int threads = threads_;
-  if (threads == 1) return;
-  const int own = phase_.load(std::memory_order_relaxed);
-  if (count_.fetch_add(1, std::memory_order_acq_rel) == threads - 1) {
-    count_.store(0, std::memory_order_relaxed);
-    phase_.store(own + 1, std::memory_order_release);
-    phase_.notify_all();
-    return;
-  }
+// Waits until `over` holds of the value, whose changes that bring it about are notified. Whether that took LONG.
+template <class Over>
+bool wait_until(std::atomic<uint32_t>& value, const Over& over) {
   for (int spins = 0; spins < SPINS; spins++) {
-    if (phase_.load(std::memory_order_acquire) != own) return;
+    if (over(value.load(std::memory_order_seq_cst))) return false;
     pause();
   }
   const auto begun = std::chrono::steady_clock::now();
-  while (phase_.load(std::memory_order_acquire) == own) phase_.wait(own, std::memory_order_acquire);
-  if (std::chrono::steady_clock::now() - begun > LONG) stalled_.store(true, std::memory_order_relaxed);
+  for (uint32_t seen; !over(seen = value.load(std::memory_order_seq_cst));) value.wait(seen, std::memory_order_seq_cst);
+  return std::chrono::steady_clock::now() - begun > LONG;
+}
+
+}  // namespace
+
+void Phases::begin(int threads) {
+  for (int i = 0; i < threads; i++) ranges_[i].next.store(0, std::memory_order_relaxed);
+  done_.store(0, std::memory_order_relaxed);
+  stalled_.store(false, std::memory_order_relaxed);
+}
+
+void Phases::finish(int items, uint32_t due) {
+  if (items && done_.fetch_add(uint32_t(items), std::memory_order_acq_rel) + uint32_t(items) == due) {
+    done_.notify_all();
+    return;
+  }
+  // a thread that came late finds counts of later phases
+  if (wait_until(done_, [due](uint32_t done) { return done >= due; })) stalled_.store(true, std::memory_order_relaxed);
 }
 
 void Pool::run(int threads, bool patient, Work work, void* context) {
   std::lock_guard<std::mutex> lock(one_at_a_time_);
   if (rest_ > 0 && --rest_ == 0) lost_ = 0;
-  threads = std::clamp(threads - lost_, 1, MOST);
+  threads = std::clamp(threads - lost_, 1, MOST_THREADS);
   while (int(workers_.size()) < threads - 1)
     workers_.emplace_back(&Pool::serve, this, int(workers_.size()) + 1, job_.load());
-  barrier_.begin(threads);
+  phases_.begin(threads);
   work_ = work, context_ = context;
-  if (threads > 1) {
-    job_.store((((job_.load(std::memory_order_relaxed) >> 8) + 1) << 8) | uint32_t(threads), std::memory_order_release);
-    job_.notify_all();
+  if (threads > 1) open(threads);
+  Way way(phases_, 0, threads);
+  work(context, way);
+  const bool late = threads > 1 && close();
+  if (!patient) judge(late || phases_.stalled());
+}
+
+void Pool::open(int threads) {
+  job_.store(((job_.load(std::memory_order_relaxed) >> 8) + 1) << 8 | uint32_t(threads), std::memory_order_seq_cst);
+  job_.notify_all();
+}
+
+// Nobody joins any more, and those who had joined have left: what the job pointed to may go. Whether that took long. Both
+// sides' accesses are sequentially consistent, so a worker that isn't counted here sees that the job is closed.
+bool Pool::close() {
+  job_.store(((job_.load(std::memory_order_relaxed) >> 8) + 1) << 8, std::memory_order_seq_cst);
+  return wait_until(inside_, [](uint32_t inside) { return !inside; });
+}
+
+void Pool::judge(bool stalled) {
+  if (stalled) {
+    next_rest_ = std::clamp(2 * next_rest_, LEAST_REST, MOST_REST);
+    lost_++, rest_ = next_rest_, calm_ = 0;
+  } else if (!lost_ && ++calm_ >= CALM) {
+    next_rest_ = 0, calm_ = 0;
   }
-  work(context, 0, threads, barrier_);
-  barrier_.wait();
-  if (!patient && barrier_.stalled()) lost_++, rest_ = REST;
 }
 
 void Pool::serve(int thread, uint32_t seen) {
@@ -72,8 +99,12 @@ void Pool::serve(int thread, uint32_t seen) {
     seen = job_.load(std::memory_order_acquire);
     const int threads = seen & 255;
     if (thread >= threads) continue;
-    work_(context_, thread, threads, barrier_);
-    barrier_.wait();
+    inside_.fetch_add(1, std::memory_order_seq_cst);
+    if (job_.load(std::memory_order_seq_cst) == seen) {
+      Way way(phases_, thread, threads);
+      work_(context_, way);
+    }
+    if (inside_.fetch_sub(1, std::memory_order_seq_cst) == 1) inside_.notify_all();
   }
 }
 

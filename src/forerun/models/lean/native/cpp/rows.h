@@ -3,6 +3,7 @@
 
 #include <cmath>
 
+#include "kept.h"
 #include "products.h"
 
 namespace forerun {
@@ -46,8 +47,28 @@ struct Row {
   int position, slot;
 };
 
-inline size_t plane(const Model& m, const Part& p, int layer, int head, int width) {
-  return (size_t(layer) * m.kv_heads + head) * size_t(p.capacity) * width;
+// Numbers that a slot's value takes.
+inline size_t wide_of(const Model& m, const Part& p) {
+  const size_t each = p.half ? BESIDE<uint16_t> : BESIDE<float>;
+  return (size_t(m.head_dim) + each - 1) / each * each;
+}
+
+template <class T>
+inline T* plane(void* from, const Model& m, const Part& p, int layer, int head, size_t width) {
+  return static_cast<T*>(from) + (size_t(layer) * m.kv_heads + head) * size_t(p.capacity) * width;
+}
+
+// Components first..first + n of a row's key or value into its slot.
+template <class T>
+inline void keep(const Model& m, const Row& row, int layer, int head, bool value, int first, int n, const float* x) {
+  const Part& p = *row.part;
+  if (value)
+    put_value(plane<T>(p.values, m, p, layer, head, wide_of(m, p)), wide_of(m, p), row.slot, first, n, x);
+  else
+    put_key(plane<T>(p.keys, m, p, layer, head, m.head_dim), m.head_dim, row.slot, first, n, x);
+}
+inline void keep(const Model& m, const Row& row, int layer, int head, bool value, int first, int n, const float* x) {
+  (row.part->half ? keep<uint16_t> : keep<float>)(m, row, layer, head, value, first, n, x);
 }
 
 inline void norm_heads(const Model& m, const Layer& l, float* flat, float* line) {
@@ -79,14 +100,31 @@ inline void turn_heads(const Model& m, const Layer& l, const float* turns, const
       x[k + 1] = b * turn[k] + a * turn[k + 1];
     }
   }
-  const Part& p = *row.part;
-  const int wide = int(padded(d));
   for (int head = 0; head < m.kv_heads; head++) {
     const float *key = flat + (m.heads + head) * d, *value = key + m.kv_heads * d;
-    float* keys = p.keys + plane(m, p, layer, head, d) + size_t(row.slot / LANES) * LANES * d + row.slot % LANES;
-    for (int k = 0; k < d; k++) keys[k * LANES] = key[k];
-    std::memcpy(p.values + plane(m, p, layer, head, wide) + size_t(row.slot) * wide, value, sizeof(float) * d);
+    keep(m, row, layer, head, false, 0, d, key);
+    keep(m, row, layer, head, true, 0, d, value);
   }
+}
+
+// Whether blocks of results are turned as they come: nothing is done to whole heads, and a block is of one head.
+inline bool turns_at_once(const Model& m, const Layer& l) { return !l.query_norm && m.head_dim % LANES == 0; }
+
+// Pairs (a, b) turned by (cos, sin): (a cos - b sin, b cos + a sin).
+inline Floats turned(Floats x, Floats turn) {
+  static constexpr float SIGNS[LANES] = {-1, 1, -1, 1, -1, 1, -1, 1, -1, 1, -1, 1, -1, 1, -1, 1};
+  return x * evens(turn) + swapped(x) * (odds(turn) * load(SIGNS));
+}
+
+// A block of a row's queries, keys and values: queries turned to `flat`, keys turned and values into their slots.
+inline void turn_block(const Model& m, const float* turns, const Row& row, int layer, int block, Floats y, float* flat) {
+  const int d = m.head_dim, head = block * LANES / d, first = block * LANES % d, keys = head - m.heads;
+  if (keys < m.kv_heads) y = turned(y, load(turns + (size_t(row.position) * 3 + (keys < 0 ? 0 : 1)) * d + first));
+  if (keys < 0) return store(flat + block * LANES, y);
+  float some[LANES];
+  std::memcpy(some, &y, sizeof some);
+  const bool value = keys >= m.kv_heads;
+  keep(m, row, layer, value ? keys - m.kv_heads : keys, value, first, LANES, some);
 }
 
 }  // namespace forerun

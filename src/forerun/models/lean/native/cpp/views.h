@@ -32,14 +32,15 @@ struct Model {
 
 // n rows of one sequence after `committed` slots and `first` scratch slots. depths: of all scratch rows. ancestors
 // [n, first + n]: which scratch rows a row sees; null for a chain. entry [resumed, width]: states of the leading rows, which
-// sit out the layers below `enter`. keys [layer, kv head, slots / 16, head_dim, 16], values [layer, kv head, slot, padded].
+// sit out the layers below `enter`. keys [layer, kv head, slots / 16, head_dim, 16], values [layer, kv head, slot, padded to
+// 16]; with half 1 in bfloat16 and 32 for 16, as kept.h says.
 struct Part {
-  float *keys, *values;
+  void *keys, *values;
   const int32_t* depths;
   const uint8_t* ancestors;
   const float* entry;
   int64_t capacity;
-  int32_t committed, first, n, resumed, enter, unused;
+  int32_t committed, first, n, resumed, enter, half;
 };
 
 // turns: for each rope [position, 3 (queries, keys, values), head_dim / 2, 2]. ids: the tokens of a head's rows, null for all.

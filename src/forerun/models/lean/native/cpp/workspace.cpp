@@ -103,6 +103,28 @@ void Workspace::lay_out(const Call& call) {
       if (part.n > idle) live.parts.push_back({&part, first, part.n - idle, cost});
       flat_row += part.n;
     }
+    cut(*call.model, call.threads, live);
+  }
+}
+
+// Cut where threads' shares begin as well, by how much queries read, so that the last one isn't waited for long.
+void Workspace::cut(const Model& m, int threads, Live& live) {
+  const int group = m.heads / m.kv_heads;
+  int64_t whole = 0, before = 0;
+  for (const Stretch& part : live.parts) whole += part.cost;
+  for (int part = 0; part < int(live.parts.size()); part++) {
+    const int each = live.parts[part].count * group, queries = m.kv_heads * each;
+    const int64_t cost = live.parts[part].cost;
+    int share = 1;
+    const auto end = [&] { return int(std::clamp<int64_t>((whole * share / threads - before) * queries / cost, 0, queries)); };
+    for (int i = 0; i < queries;) {
+      while (share < threads && end() <= i) share++;
+      const int head = i / each, stop = std::min(share < threads ? end() : queries, (head + 1) * each);
+      const int count = std::min(stop - i, TOGETHER);
+      live.pieces.push_back({part, head, i - head * each, count});
+      i += count;
+    }
+    before += cost;
   }
 }
 

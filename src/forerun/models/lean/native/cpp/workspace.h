@@ -25,9 +25,15 @@ struct Stretch {
   int64_t cost;
 };
 
+// Queries of one key head of a stretch (row by row, a row's queries of that head together) that share a load of keys.
+struct Piece {
+  int part, head, first, count;
+};
+
 struct Live {
   std::vector<int> rows;
   std::vector<Stretch> parts;
+  std::vector<Piece> pieces;
   int count() const { return int(rows.size()); }
 };
 
@@ -54,6 +60,7 @@ class Workspace {
   void reserve(const Call& call, size_t longest, size_t group_size);
   void lay_out(const Call& call);
   void find_paths(const Part& part);
+  static void cut(const Model& m, int threads, Live& live);
 
   std::map<int, Live> live_;  // by the first layer that it holds for
   std::vector<std::vector<int32_t>> paths_;  // of the rows of trees, in order
@@ -62,9 +69,12 @@ class Workspace {
 };
 
 inline Slots slots_of(const Model& m, const Part& p, int layer, int head) {
-  const int wide = int(padded(m.head_dim));
-  return {p.keys + plane(m, p, layer, head, m.head_dim), p.values + plane(m, p, layer, head, wide), m.head_dim, wide,
-          p.committed};
+  const size_t wide = wide_of(m, p);
+  const auto of = [&]<class T>(T) {
+    return Slots{plane<T>(p.keys, m, p, layer, head, m.head_dim), plane<T>(p.values, m, p, layer, head, wide),
+                 m.head_dim, int(wide), p.committed, p.half};
+  };
+  return p.half ? of(uint16_t()) : of(float());
 }
 
 }  // namespace forerun

@@ -59,6 +59,26 @@ inline V where(Mask mask, V a, V b) { return mask ? a : b; }
 template <class M, class H>
 inline Pair<H> where(Pair<M> mask, Pair<H> a, Pair<H> b) { return {where(mask.a, a.a, b.a), where(mask.b, a.b, b.b)}; }
 
+// Neighbours swapped; the even, the odd lanes twice.
+template <class V>
+inline V swapped(V x) {
+  if constexpr (sizeof x == 16) return __builtin_shufflevector(x, x, 1, 0, 3, 2);
+  if constexpr (sizeof x == 32) return __builtin_shufflevector(x, x, 1, 0, 3, 2, 5, 4, 7, 6);
+  if constexpr (sizeof x == 64) return __builtin_shufflevector(x, x, 1, 0, 3, 2, 5, 4, 7, 6, 9, 8, 11, 10, 13, 12, 15, 14);
+}
+template <class V>
+inline V evens(V x) {
+  if constexpr (sizeof x == 16) return __builtin_shufflevector(x, x, 0, 0, 2, 2);
+  if constexpr (sizeof x == 32) return __builtin_shufflevector(x, x, 0, 0, 2, 2, 4, 4, 6, 6);
+  if constexpr (sizeof x == 64) return __builtin_shufflevector(x, x, 0, 0, 2, 2, 4, 4, 6, 6, 8, 8, 10, 10, 12, 12, 14, 14);
+}
+template <class V>
+inline V odds(V x) { return evens(swapped(x)); }
+template <class H>
+inline Pair<H> swapped(Pair<H> x) { return {swapped(x.a), swapped(x.b)}; }
+template <class H>
+inline Pair<H> evens(Pair<H> x) { return {evens(x.a), evens(x.b)}; }
+
 // Register by register: a copy of a whole pair would go through memory.
 template <class V>
 struct Access {
