@@ -27,6 +27,7 @@ FAILURES = {
     1: "a token is not in the model's vocabulary",
     2: "there is not enough memory for a forward of so many rows",
     3: "rows, slots or paths don't fit each other",
+    4: "the model's shapes don't fit each other, or a part of it is missing",
 }
 
 

@@ -4,6 +4,7 @@
 #include <algorithm>
 #include <new>
 
+#include "border.h"
 #include "forward.h"
 #include "pool.h"
 #include "processor.h"
@@ -13,8 +14,6 @@ using namespace forerun;
 namespace {
 
 constexpr int VERSION = 2;  // of the structures in views.h; native/library.py refuses any other
-
-enum Failure { DONE = 0, BAD_TOKEN = 1, NO_MEMORY = 2, BAD_SHAPE = 3 };
 
 struct Job {
   const Call* call;
@@ -89,10 +88,8 @@ void forerun_release(Workspace* space) { delete space; }
 
 // A forward in a workspace that nobody else uses meanwhile.
 int forerun_forward(const Call* call, Workspace* space) {
-  const Model& m = *call->model;
-  if (call->rows < 1 || call->threads < 1 || call->end < 0 || call->end > m.layers || (call->terms != 1 && call->terms != 2)) return BAD_SHAPE;
-  for (int i = 0; i < call->rows; i++)
-    if (call->tokens[i] < 0 || call->tokens[i] >= m.embedding.features) return BAD_TOKEN;
+  if (!space) return NO_MEMORY;
+  if (const Failure found = failure(call)) return found;
   try {
     space->prepare(*call, call->terms == 2 ? sizeof(Group<2>) : sizeof(Group<1>));
   } catch (const std::bad_alloc&) {
@@ -106,7 +103,7 @@ int forerun_forward(const Call* call, Workspace* space) {
 
 // y [rows, features] of x [rows, columns].
 int forerun_linear(const Matrix* w, const float* x, int rows, float* y, int terms, int threads) {
-  if (rows < 1 || w->columns % GROUP || (terms != 1 && terms != 2)) return BAD_SHAPE;
+  if (!w || !whole_at_lines(*w) || !x || !y || rows < 1 || threads < 1 || (terms != 1 && terms != 2)) return BAD_SHAPE;
   Workspace space;
   try {
     space.groups.push_back(Buffer<uint8_t>(static_cast<uint8_t*>(
@@ -135,6 +132,7 @@ void forerun_large_pages(void* room, int64_t count) {
 
 // Reads bytes (a multiple of 64) once, and gives something of them, so that no reading is left out.
 int forerun_read(const uint8_t* bytes, int64_t count, int threads) {
+  if (!bytes || count < 0 || threads < 1) return 0;
   Reading job{bytes, count, {}};
   pool().run(threads, true, read, &job);
   return job.seen.load();
