@@ -1,4 +1,4 @@
-"""ARM's kernels, cross-compiled and emulated: the bits of whole forwards are those of x86, for all that sanitize.cpp runs."""
+"""ARM's kernels, cross-compiled and emulated: forwards have the bits of x86, for all that sanitize.cpp runs."""
 
 from __future__ import annotations
 
