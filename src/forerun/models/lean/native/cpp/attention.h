@@ -10,8 +10,9 @@
 namespace forerun {
 
 constexpr int SLOTS = 64;     // slots whose scores are computed together; capacities are multiples of it
-constexpr int TOGETHER = 6;   // queries that share a load of keys
-constexpr int GATHERED = 3;   // of these, queries that share a load of values
+constexpr int TOGETHER = PIECES == 1 ? 6 : 3;  // queries that share a load of keys, as registers allow
+constexpr int GATHERED = PIECES == 1 ? 3 : 2;  // of these, queries that share a load of values
+constexpr int WIDE = PIECES == 1 ? 4 : 2;      // vectors of slots that share a query's number
 
 // path: the scratch slots that a tree's row sees, in order; null for a chain. It sees positions start..length.
 struct Query {
@@ -30,21 +31,21 @@ struct Slots {
 template <int Q, class T>
 void score(const Slots& s, const Query* queries, int begin, int end, float* scores, size_t stride) {
   const int d = s.head_dim;
-  for (int slot = begin; slot < end; slot += SLOTS) {
-    Floats a[Q][4];
+  for (int slot = begin; slot < end; slot += WIDE * LANES) {
+    Floats a[Q][WIDE];
     for (int i = 0; i < Q; i++)
       for (auto& lanes : a[i]) lanes = Floats{};
     const T* k = static_cast<const T*>(s.keys) + size_t(slot) * d;
     for (int e = 0; e < d; e++, k += BESIDE<T>) {
 #pragma GCC unroll 4
-      for (int b = 0; b < 4; b++) {
+      for (int b = 0; b < WIDE; b++) {
         const Floats key = vector_at(k, size_t(LANES) * d, b);
 #pragma GCC unroll 6
         for (int i = 0; i < Q; i++) a[i][b] = fma(key, all(queries[i].q[e]), a[i][b]);
       }
     }
     for (int i = 0; i < Q; i++)
-      for (int b = 0; b < 4; b++) store(scores + i * stride + slot + b * LANES, a[i][b]);
+      for (int b = 0; b < WIDE; b++) store(scores + i * stride + slot + b * LANES, a[i][b]);
   }
 }
 
@@ -62,7 +63,7 @@ inline float shares_of(const Slots& s, const Query& query, int begin, int end, f
   Floats total = Floats{};
   for (int at = begin; at < padded; at += LANES) {
     const Floats raw = load(own + at);
-    const Floats share = raw == all(HIDDEN) ? Floats{} : exponential(raw - most);
+    const Floats share = where(raw == all(HIDDEN), Floats{}, exponential(raw - most));
     total = total + share;
     store(own + at, share);
   }
@@ -113,7 +114,7 @@ template <int Q, class T>
 void mix_all(const Slots& s, const Query* queries, int begin, int shared, const float* shares, size_t stride,
              const float* inverse) {
   int part = 0;
-  for (; part + 4 * LANES <= s.padded; part += 4 * LANES)
+  for (; PIECES == 1 && part + 4 * LANES <= s.padded; part += 4 * LANES)
     mix<Q, 4, T>(s, queries, part, begin, shared, shares, stride, inverse);
   for (; part < s.padded; part += BESIDE<T>)
     mix<Q, BESIDE<T> / LANES, T>(s, queries, part, begin, shared, shares, stride, inverse);

@@ -75,7 +75,7 @@ double mass(const float* row, int count, const std::vector<float>& tops, float m
     Floats own = {};
     for (; at + LANES <= last; at += LANES) {
       const Floats x = load(row + at) / all(temperature) - all(most);
-      own = own + (x < all(-80.f) ? Floats{} : exponential(x));
+      own = own + where(x < all(-80.f), Floats{}, exponential(x));
     }
     total += sum(own);
     for (; at < last; at++) total += std::exp(double(row[at] / temperature - most));

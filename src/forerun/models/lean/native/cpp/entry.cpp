@@ -4,17 +4,17 @@
 #include <algorithm>
 #include <new>
 
+#include "border.h"
 #include "choice.h"
 #include "forward.h"
 #include "pool.h"
+#include "processor.h"
 
 using namespace forerun;
 
 namespace {
 
-constexpr int VERSION = 2;  // of the structures in views.h; native/library.py refuses any other
-
-enum Failure { DONE = 0, BAD_TOKEN = 1, NO_MEMORY = 2, BAD_SHAPE = 3 };
+constexpr int VERSION = 3;  // of the structures in views.h; native/library.py refuses any other
 
 struct Job {
   const Call* call;
@@ -78,28 +78,16 @@ extern "C" {
 
 int forerun_version() { return VERSION; }
 
-// Bits of what this processor has: 1 for AVX2 with FMA, 2 for AVX-512 with VNNI.
-int forerun_processor() {
-  int found = 0;
-#if defined(__x86_64__)
-  __builtin_cpu_init();
-  if (__builtin_cpu_supports("avx2") && __builtin_cpu_supports("fma")) found |= 1;
-  if (__builtin_cpu_supports("avx512f") && __builtin_cpu_supports("avx512bw") && __builtin_cpu_supports("avx512vl") &&
-      __builtin_cpu_supports("avx512dq") && __builtin_cpu_supports("avx512vnni"))
-    found |= 2;
-#endif
-  return found;
-}
+// Bits of what this processor has, and its operating system keeps: see processor.h.
+int forerun_processor() { return processor(); }
 
 Workspace* forerun_workspace() { return new (std::nothrow) Workspace(); }
 void forerun_release(Workspace* space) { delete space; }
 
 // A forward in a workspace that nobody else uses meanwhile.
 int forerun_forward(const Call* call, Workspace* space) {
-  const Model& m = *call->model;
-  if (call->rows < 1 || call->threads < 1 || call->end < 0 || call->end > m.layers || (call->terms != 1 && call->terms != 2)) return BAD_SHAPE;
-  for (int i = 0; i < call->rows; i++)
-    if (call->tokens[i] < 0 || call->tokens[i] >= m.embedding.features) return BAD_TOKEN;
+  if (!space) return NO_MEMORY;
+  if (const Failure found = failure(call)) return found;
   try {
     space->prepare(*call);
   } catch (const std::bad_alloc&) {
@@ -130,7 +118,7 @@ int forerun_filtered(const float* row, int count, const Filters* filters, int ro
 
 // y [rows, features] of x [rows, columns].
 int forerun_linear(const Matrix* w, const float* x, int rows, float* y, int terms, int threads) {
-  if (rows < 1 || (w->bits < 16 && w->columns % GROUP) || (terms != 1 && terms != 2)) return BAD_SHAPE;
+  if (!w || !whole_at_lines(*w) || !x || !y || rows < 1 || threads < 1 || (terms != 1 && terms != 2)) return BAD_SHAPE;
   const size_t units = (size_t(w->columns) + GROUP - 1) / GROUP;
   const Buffer<uint8_t> room(static_cast<uint8_t*>(std::aligned_alloc(64, size_t(rows) * units * ROOM)));
   if (!room) return NO_MEMORY;
@@ -154,6 +142,7 @@ void forerun_large_pages(void* room, int64_t count) {
 
 // Reads bytes (a multiple of 64) once, and gives something of them, so that no reading is left out.
 int forerun_read(const uint8_t* bytes, int64_t count, int threads) {
+  if (!bytes || count < 0 || threads < 1) return 0;
   Reading job{bytes, count, {}};
   pool().run(threads, true, read, &job);
   return job.seen.load();

@@ -6,8 +6,6 @@
 
 namespace forerun {
 
-using LooseInts = int32_t __attribute__((vector_size(64), aligned(4), may_alias));
-
 template <class T>
 constexpr int BESIDE = LANES * int(sizeof(float) / sizeof(T));  // slots of keys, or components of values, in 64 bytes
 
@@ -46,7 +44,7 @@ inline void put_value(T* plane, size_t wide, int slot, int first, int n, const f
 // The w-th of some vectors, `apart` numbers from one to the next. One at a time, since registers are full of sums.
 inline Floats vector_at(const float* from, size_t apart, int w) { return load(from + w * apart); }
 inline Floats vector_at(const uint16_t* from, size_t apart, int w) {
-  const Ints pair = *reinterpret_cast<const LooseInts*>(from + w / 2 * 2 * apart);
+  const Ints pair = Access<Ints>::load(from + w / 2 * 2 * apart);
   return (Floats)(w % 2 ? pair & int32_t(0xffff0000) : pair << 16);
 }
 

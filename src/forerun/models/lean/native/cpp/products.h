@@ -2,7 +2,7 @@
 // every float sum runs group by group, so a row's results don't depend on the rows beside it.
 #pragma once
 
-#include "activations.h"
+#include "dots.h"
 
 namespace forerun {
 
@@ -18,118 +18,130 @@ inline size_t block_bytes(const Matrix& w) {
 }
 inline const uint8_t* block_of(const Matrix& w, int block) { return w.data + block * block_bytes(w); }
 
-// Of a group's rows: value = scale * (code - 8, or code where the matrix holds halves) + offset.
-struct Grid {
-  Floats scale, offset;
-};
-inline Grid grid_of(const uint8_t* group, bool halves) {
-  const uint8_t* from = group + INT4_CODES;
-  if (halves) return {float16s(from), float16s(from + 2 * LANES)};
-  const Ints pair = (Ints)codes(from);
-  return {(Floats)(pair << 16), (Floats)(pair & int32_t(0xffff0000))};
-}
-
 inline void fetch(const uint8_t* from, int bytes) {
   for (int line = 0; line < bytes; line += 64) __builtin_prefetch(from + line);
 }
+
+constexpr int UNROLLED = PIECES == 2 ? 2 : 1;  // four would take a minute to compile
+
+// What M rows by B blocks have added up so far, in the pieces that registers hold.
+template <int M, int B>
+struct Totals {
+  FloatPiece of[PIECES][B][M] = {};
+  Floats whole(int m, int b) const {
+    if constexpr (PIECES == 1) return (Floats)of[0][b][m];
+    float lanes[LANES];
+    for (int p = 0; p < PIECES; p++) Access<FloatPiece>::store(lanes + p * LANES / PIECES, of[p][b][m]);
+    return load(lanes);
+  }
+};
+
+// Hides that an address is still the same: what was read from it for one piece would else be kept for the next, on the stack.
+template <class T>
+inline const T* anew(const T* address) {
+  if constexpr (PIECES > 1) asm("" : "+r"(address));
+  return address;
+}
+
+inline BytePiece piece_at(const uint8_t* from, int piece) { return Access<BytePiece>::load(from + piece * sizeof(BytePiece)); }
+
+// Of a piece of a group's rows: value = scale * (code - 8, or code where the matrix holds halves) + offset.
+struct Grid {
+  FloatPiece scale, offset;
+};
+inline Grid grid_of(const uint8_t* group, bool halves, int piece) {
+  const uint8_t* from = group + INT4_CODES;
+  if (halves) {
+    from += piece * sizeof(FloatPiece) / 2;
+    return {float16s(from), float16s(from + 2 * LANES)};
+  }
+  const IntPiece pair = (IntPiece)piece_at(from, piece);
+  return {(FloatPiece)(pair << 16), (FloatPiece)(pair & int32_t(0xffff0000))};
+}
+
+inline FloatPiece scaled(float x, FloatPiece y) { return Access<FloatPiece>::all(x) * y; }
 
 // M rows by B blocks, which share the loads of activations. A group is 4 x 64 bytes: each lane 4 columns in the low halves,
 // the columns 16 further in the high ones. Meanwhile `step` bytes a group are fetched from `next` on.
 template <int M, int B, int TERMS>
 void int4_blocks(const uint8_t* w, bool halves, size_t apart, const Group<TERMS>* a, int groups, const uint8_t* next, int step,
                  Floats (*y)[B]) {
-  Floats f[B][M];
-  for (int b = 0; b < B; b++)
-    for (int m = 0; m < M; m++) f[b][m] = Floats{};
+  Totals<M, B> totals;
   for (int g = 0; g < groups; g++, w += INT4_GROUP, a += M, next += step) {
     fetch(next, step);
-    Ints hi[B][M], lo[B][M];
+#pragma GCC unroll UNROLLED
+    for (int p = 0; p < PIECES; p++) {
+      a = anew(a);
+      HalfSums<TERMS> sums[B][M];
 #pragma GCC unroll 8
-    for (int m = 0; m < M; m++)
+      for (int m = 0; m < M; m++)
 #pragma GCC unroll 2
-      for (int b = 0; b < B; b++) {
-        lo[b][m] = all(halves ? 0 : a[m].zero4);
-        hi[b][m] = TERMS == 2 ? Ints{} : lo[b][m];
-      }
+        for (int b = 0; b < B; b++) sums[b][m].begin(halves ? 0 : a[m].zero4);
 #pragma GCC unroll 4
-    for (int j = 0; j < 4; j++) {
-      Bytes one[B], two[B];
+      for (int j = 0; j < 4; j++) {
+        BytePiece one[B], two[B];
+#pragma GCC unroll 2
+        for (int b = 0; b < B; b++) {
+          const BytePiece both = piece_at(w + b * apart + 64 * j, p);
+          one[b] = low_halves(both), two[b] = high_halves(both);
+        }
+#pragma GCC unroll 8
+        for (int m = 0; m < M; m++)
+#pragma GCC unroll 2
+          for (int b = 0; b < B; b++) sums[b][m].add(one[b], two[b], a[m], j);
+      }
 #pragma GCC unroll 2
       for (int b = 0; b < B; b++) {
-        const Bytes both = codes(w + b * apart + 64 * j);
-        one[b] = low_halves(both), two[b] = high_halves(both);
-      }
+        const Grid grid = grid_of(w + b * apart, halves, p);
 #pragma GCC unroll 8
-      for (int m = 0; m < M; m++) {
-#pragma GCC unroll 2
-        for (int b = 0; b < B; b++) hi[b][m] = dot_halves(hi[b][m], one[b], a[m].hi + 4 * j);
-#pragma GCC unroll 2
-        for (int b = 0; b < B; b++) hi[b][m] = dot_halves(hi[b][m], two[b], a[m].hi + 16 + 4 * j);
-        if constexpr (TERMS == 2) {
-#pragma GCC unroll 2
-          for (int b = 0; b < B; b++) lo[b][m] = dot_halves(lo[b][m], one[b], a[m].lo + 4 * j);
-#pragma GCC unroll 2
-          for (int b = 0; b < B; b++) lo[b][m] = dot_halves(lo[b][m], two[b], a[m].lo + 16 + 4 * j);
+        for (int m = 0; m < M; m++) {
+          const FloatPiece part = scaled(a[m].scale, floats(sums[b][m].whole(halves ? 0 : a[m].zero4)));
+          FloatPiece& f = totals.of[p][b][m];
+          f = fma(grid.offset, Access<FloatPiece>::all(a[m].total), fma(part, grid.scale, f));
         }
-      }
-    }
-#pragma GCC unroll 2
-    for (int b = 0; b < B; b++) {
-      const Grid grid = grid_of(w + b * apart, halves);
-#pragma GCC unroll 8
-      for (int m = 0; m < M; m++) {
-        const Ints whole = TERMS == 2 ? (hi[b][m] << 8) + lo[b][m] : hi[b][m];
-        const Floats part = floats(whole) * all(a[m].scale);
-        f[b][m] = fma(grid.offset, all(a[m].total), fma(part, grid.scale, f[b][m]));
       }
     }
   }
   for (int m = 0; m < M; m++)
-    for (int b = 0; b < B; b++) y[m][b] = f[b][m];
+    for (int b = 0; b < B; b++) y[m][b] = totals.whole(m, b);
 }
 
 // The same of codes + 128: 8 x 64 bytes a group, after the last group 16 scales.
 template <int M, int B, int TERMS>
 void int8_blocks(const uint8_t* w, size_t apart, const Group<TERMS>* a, int groups, const uint8_t* next, int step,
                  Floats (*y)[B]) {
-  Floats f[B][M];
-  for (int b = 0; b < B; b++)
-    for (int m = 0; m < M; m++) f[b][m] = Floats{};
+  Totals<M, B> totals;
   for (int g = 0; g < groups; g++, w += INT8_GROUP, a += M, next += step) {
     fetch(next, step);
-    Ints hi[B][M], lo[B][M];
+#pragma GCC unroll UNROLLED
+    for (int p = 0; p < PIECES; p++) {
+      a = anew(a);
+      ByteSums<TERMS> sums[B][M];
 #pragma GCC unroll 8
-    for (int m = 0; m < M; m++)
+      for (int m = 0; m < M; m++)
 #pragma GCC unroll 2
-      for (int b = 0; b < B; b++) {
-        lo[b][m] = all(a[m].zero8);
-        hi[b][m] = TERMS == 2 ? Ints{} : lo[b][m];
+        for (int b = 0; b < B; b++) sums[b][m].begin(a[m]);
+#pragma GCC unroll 8
+      for (int j = 0; j < 8; j++) {
+        BytePiece code[B];
+#pragma GCC unroll 2
+        for (int b = 0; b < B; b++) code[b] = byte_codes(piece_at(w + b * apart + 64 * j, p));
+#pragma GCC unroll 8
+        for (int m = 0; m < M; m++)
+#pragma GCC unroll 2
+          for (int b = 0; b < B; b++) sums[b][m].add(code[b], a[m], j);
       }
+#pragma GCC unroll 2
+      for (int b = 0; b < B; b++)
 #pragma GCC unroll 8
-    for (int j = 0; j < 8; j++) {
-      Bytes code[B];
-#pragma GCC unroll 2
-      for (int b = 0; b < B; b++) code[b] = codes(w + b * apart + 64 * j);
-#pragma GCC unroll 8
-      for (int m = 0; m < M; m++) {
-#pragma GCC unroll 2
-        for (int b = 0; b < B; b++) hi[b][m] = dot_bytes(hi[b][m], code[b], a[m].hi + 4 * j);
-        if constexpr (TERMS == 2) {
-#pragma GCC unroll 2
-          for (int b = 0; b < B; b++) lo[b][m] = dot_bytes(lo[b][m], code[b], a[m].lo + 4 * j);
+        for (int m = 0; m < M; m++) {
+          FloatPiece& f = totals.of[p][b][m];
+          f = fma(floats(sums[b][m].whole()), Access<FloatPiece>::all(a[m].scale), f);
         }
-      }
     }
-#pragma GCC unroll 2
-    for (int b = 0; b < B; b++)
-#pragma GCC unroll 8
-      for (int m = 0; m < M; m++) {
-        const Ints whole = TERMS == 2 ? (hi[b][m] << 8) + lo[b][m] : hi[b][m];
-        f[b][m] = fma(floats(whole), all(a[m].scale), f[b][m]);
-      }
   }
   for (int m = 0; m < M; m++)
-    for (int b = 0; b < B; b++) y[m][b] = f[b][m] * load(reinterpret_cast<const float*>(w + b * apart));
+    for (int b = 0; b < B; b++) y[m][b] = totals.whole(m, b) * load(reinterpret_cast<const float*>(w + b * apart));
 }
 
 template <int M, int B, int TERMS, class Take>

@@ -32,12 +32,28 @@ inline void embed_dense(const Matrix& table, int token, float scale, float* x) {
   }
 }
 
+// Scale and offset of one row of a group.
+inline void read_grid(const uint8_t* from, bool halves, int lane, float* grid) {
+  uint16_t both[2];
+  if (halves) {
+    std::memcpy(both, from + 2 * lane, 2), std::memcpy(both + 1, from + 2 * LANES + 2 * lane, 2);
+    grid[0] = float16(both[0]), grid[1] = float16(both[1]);
+    return;
+  }
+  std::memcpy(both, from + 4 * lane, sizeof both);
+  for (int i = 0; i < 2; i++) {
+    const uint32_t bits = uint32_t(both[i]) << 16;
+    std::memcpy(grid + i, &bits, sizeof bits);
+  }
+}
+
 inline void embed_int4(const Matrix& table, int token, float scale, float* x) {
   const int lane = token % LANES, zero = table.halves ? 0 : 8;
   const uint8_t* group = block_of(table, token / LANES);
   for (int k = 0; k < table.columns; k += GROUP, group += INT4_GROUP) {
-    const Grid grid = grid_of(group, table.halves);
-    const float own = grid.scale[lane], offset = grid.offset[lane];
+    float grid[2];
+    read_grid(group + INT4_CODES, table.halves, lane, grid);
+    const auto [own, offset] = grid;
     for (int i = 0; i < GROUP / 2; i++) {
       const int both = group[i / 4 * 64 + lane * 4 + i % 4];
       // the product is exact
@@ -144,11 +160,10 @@ inline void turn_heads(const Model& m, const Layer& l, const float* turns, const
 // Whether blocks of results are turned as they come: nothing is done to whole heads, and a block is of one head.
 inline bool turns_at_once(const Model& m, const Layer& l) { return !l.query_norm && m.head_dim % LANES == 0; }
 
+// Pairs (a, b) turned by (cos, sin): (a cos - b sin, b cos + a sin).
 inline Floats turned(Floats x, Floats turn) {
-  const Floats other = __builtin_shufflevector(x, x, 1, 0, 3, 2, 5, 4, 7, 6, 9, 8, 11, 10, 13, 12, 15, 14);
-  const Floats cosine = __builtin_shufflevector(turn, turn, 0, 0, 2, 2, 4, 4, 6, 6, 8, 8, 10, 10, 12, 12, 14, 14);
-  const Floats sine = __builtin_shufflevector(turn, -turn, 17, 1, 19, 3, 21, 5, 23, 7, 25, 9, 27, 11, 29, 13, 31, 15);
-  return x * cosine + other * sine;
+  static constexpr float SIGNS[LANES] = {-1, 1, -1, 1, -1, 1, -1, 1, -1, 1, -1, 1, -1, 1, -1, 1};
+  return x * evens(turn) + swapped(x) * (odds(turn) * load(SIGNS));
 }
 
 // A block of a row's queries, keys and values: queries turned to `flat`, keys turned and values into their slots.
