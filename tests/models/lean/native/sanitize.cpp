@@ -30,8 +30,9 @@ struct alignas(64) Line {
 };
 
 // of all logits; another one where the model, the order of sums or this file changes on purpose
-constexpr uint64_t WANTED = 0xde3549367c2ebdcc;
+constexpr uint64_t WANTED = 0xa9ebf0c8830f3a94;
 uint64_t found = 14695981039346656037u;
+bool counted = true;  // bfloat16 rows are one term where the processor multiplies such, and none elsewhere
 
 std::vector<std::vector<Line>> memory;
 std::vector<std::vector<float>> vectors;
@@ -134,7 +135,7 @@ struct Run {
                     logits.data(), hidden.data(), int32_t(parts.size()), rows, LAYERS, rows, 1, terms, threads, 0};
     if (int failure = forerun_forward(&call, space)) std::printf("refused: %d\n", failure), std::exit(1);
     states = tap;
-    if (threads == 1)
+    if (threads == 1 && counted)
       for (float x : logits) {
         uint32_t bits;
         std::memcpy(&bits, &x, sizeof bits);
@@ -173,6 +174,7 @@ void check(const Model& model, const float* const* turns, int threads, int terms
   for (int i = 0; i < 5; i++) same("resumed rows", again, i, wanted, i);
   for (int n = threads; n <= 64; n += threads == 4 ? 1 : 7) {
     Text text;
+    text.half = half;
     const std::vector<int32_t> tokens(prefix.begin(), prefix.begin() + n);
     again = run({text.part(0, chain(n)), neighbour.part(12, chain(2))}, longer(tokens, {1, 2}), head);
     for (int i = 0; i < n; i++) same("any number of rows", again, i, whole, i);
@@ -241,6 +243,7 @@ void check(int bits, int mixed, int table) {
                       matrix(VOCAB, WIDTH, table, false, activation == 1), vector(WIDTH), layers.data(), {}, nullptr};
     for (int threads : {1, 2, 3, 4})
       for (int terms : {1, 2}) {
+        counted = terms == 2 || (bits != 16 && mixed != 16 && table != 16);
         for (int half : {0, 1}) check(model, turns, threads, terms, half);
         for (int columns : {WIDTH, 2 * WIDTH}) check_fused(model, columns, turns, threads, terms);
       }

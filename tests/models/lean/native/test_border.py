@@ -34,7 +34,8 @@ def status(change: Change, monkeypatch: pytest.MonkeyPatch) -> int:
             return getattr(step.library.functions, name)
 
         def forerun_forward(self, call: Any, space: Any) -> int:
-            view = call._obj
+            # the step keeps its own for the next forward
+            view = CallView.from_buffer_copy(call)
             change(view)
             seen.append(real(byref(view), space))
             return 0

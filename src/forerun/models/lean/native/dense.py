@@ -26,9 +26,7 @@ class Dense(NativeMatrix):
     room: where it lies together with other matrices.
     """
 
-    def __init__(
-        self, library: Library, weight: Tensor, bias: Tensor | None = None, room: Room | None = None
-    ) -> None:
+    def __init__(self, library: Library, weight: Tensor, bias: Tensor | None = None, room: Room | None = None) -> None:
         if weight.dtype not in TYPES:
             raise UnsupportedOption(
                 f"the native step holds floats of {' or '.join(map(str, TYPES))}, not of {weight.dtype}; "

@@ -17,8 +17,8 @@ inline int rows_together(Form form) {
   return form == Form::ONE_TERM ? MOST_ROWS[1] : form == Form::TWO_TERMS ? MOST_ROWS[2] : DENSE_ROWS;
 }
 
-// Bytes that every form has enough of for GROUP columns of a row.
-constexpr size_t ROOM = GROUP * sizeof(float);
+// Bytes that every form has enough of for GROUP columns of a row: whole lines of 64.
+constexpr size_t ROOM = (sizeof(Group<2>) > GROUP * sizeof(float) ? sizeof(Group<2>) + 63 : GROUP * sizeof(float)) / 64 * 64;
 static_assert(sizeof(Group<1>) <= ROOM && sizeof(Group<2>) <= ROOM);
 
 class Operand {
