@@ -301,7 +301,10 @@ def test_stop_strings_without_a_tokenizer_are_refused() -> None:
 @pytest.mark.parametrize(
     ("given", "message"),
     [
-        ({"drafter": "oracle"}, "unknown drafter 'oracle'; known: draft_model, .*hybrid, lookup, none, self"),
+        (
+            {"drafter": "oracle"},
+            "unknown drafter 'oracle'; known: cascade, draft_model, .*hybrid, lookup, none, prediction, self",
+        ),
         ({"policy": "never"}, "unknown policy 'never'; known: acceptance_head, "),
         (
             {"drafter": "lookup", "drafter_options": {"k": 3}},

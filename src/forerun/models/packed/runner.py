@@ -125,7 +125,8 @@ def gather(
 
     native, chooser: as in Rows.
     """
-    if len(requests) == 1:
+    # what fills up a forward is one more part
+    if len(packed.parts) == 1:
         return [Rows(logits, hidden, packed.hidden, native=native, chooser=chooser)]
     results: list[Rows] = []
     wanted = offset = 0

@@ -157,8 +157,22 @@ def test_rows_of_another_width_and_odd_columns_are_refused() -> None:
     matrix = Repacked(kernels(), made(4, 16, 32)[0])
     with pytest.raises(ValueError, match="with 32 columns was given rows of shape"):
         matrix(random(2, 33))
-    with pytest.raises(UnsupportedOption, match="groups of 32 columns and a matrix has 33; set FORERUN_NATIVE=off"):
+    with pytest.raises(UnsupportedOption, match="groups of 4 columns and a matrix has 33; set FORERUN_NATIVE=off"):
         Repacked(kernels(), quantise_int8(random(4, 33)))
+
+
+@pytest.mark.parametrize("columns", [16, 48, 100])
+def test_codes_of_8_bits_may_end_within_a_group(columns: int) -> None:
+    grid, exact = made(8, 40, columns)
+    matrix, x = Repacked(kernels(), grid), random(5, columns)
+    wanted = x.double().numpy() @ exact.T
+    assert np.abs(matrix(x).numpy() - wanted).max() < 1e-3 * np.abs(wanted).max()
+    assert torch.equal(matrix(x)[2], matrix(x[2:3])[0])
+    held = matrix.grid()
+    assert isinstance(held, Int8Grid)
+    assert torch.equal(held.codes, grid.codes)
+    ids = torch.tensor([0, 39, 17])
+    assert torch.equal(matrix.embed(ids), grid.dense()[ids])
 
 
 def test_any_float_type_and_stride_is_taken() -> None:

@@ -3,7 +3,7 @@
 int4: a group of a block is 4 x 16 x 4 bytes (columns k, k + 16 of a row in the low and the high half, four neighbours
 together), then 16 pairs of bfloat16 (scale, value of code 8: the grid of torch's kernels), or 16 scales and 16 values of
 code 0 in float16 (that of GGUF's Q4_0 and Q4_1, to the last bit). int8: 8 x 16 x 4 bytes of codes + 128, and after a
-block's last group 16 float32 scales.
+block's last group, which may be filled up, 16 float32 scales.
 """
 
 from __future__ import annotations
@@ -24,6 +24,7 @@ from .room import Room
 from .views import MatrixView
 
 LANES = 16
+FOUR = 4  # neighbouring columns that stand together
 TERMS = 2  # of 8 bits, for what asks for one product alone
 
 
@@ -94,11 +95,12 @@ class Repacked(NativeMatrix):
         room: Room | None = None,
     ) -> None:
         self.rows, self.columns = grid.codes.shape
-        if self.columns % GROUP:
-            raise UnsupportedOption(
-                f"native weights come in groups of {GROUP} columns and a matrix has {self.columns}; set FORERUN_NATIVE=off"
-            )
         self.bits = 4 if isinstance(grid, Int4Grid) else 8
+        each = GROUP if self.bits == 4 else FOUR
+        if self.columns % each:
+            raise UnsupportedOption(
+                f"native weights come in groups of {each} columns and a matrix has {self.columns}; set FORERUN_NATIVE=off"
+            )
         self.bias = None if bias is None else filled(bias.float()).contiguous()
         self.dtype, self.device = torch.bfloat16, grid.codes.device
         self._library = library
@@ -111,7 +113,11 @@ class Repacked(NativeMatrix):
 
     def grid(self) -> Int4Grid | Int8Grid:
         """The codes that it was made of."""
-        return _int4_grid(self._data, self.rows, self.halves) if self.bits == 4 else _int8_grid(self._data, self.rows)
+        return (
+            _int4_grid(self._data, self.rows, self.halves)
+            if self.bits == 4
+            else _int8_grid(self._data, self.rows, self.columns)
+        )
 
     def dense(self) -> Tensor:
         return self.grid().dense()
@@ -123,7 +129,7 @@ class Repacked(NativeMatrix):
             scales, offsets = (part[blocks, :, lanes].float() for part in _int4_pairs(self._data, self.halves))
             codes = torch.cat([both & 15, both >> 4], -1).float() - (0 if self.halves else 8)
             return (codes * scales[..., None] + offsets[..., None]).flatten(1)
-        codes = _int8_codes(self._data)[blocks, :, :, lanes].reshape(len(ids), -1)
+        codes = _int8_codes(self._data)[blocks, :, :, lanes].reshape(len(ids), -1)[:, : self.columns]
         return (codes.float() - 128) * _int8_scales(self._data)[blocks, lanes][:, None]
 
     def picked(self, rows: Tensor) -> Repacked:
@@ -185,16 +191,15 @@ def _int4_grid(data: Tensor, rows: int, halves: bool) -> Int4Grid:
 
 
 def _int8_blocks(grid: Int8Grid) -> Tensor:
-    columns = grid.codes.shape[1]
-    codes = (grid.codes.short() + 128).to(torch.uint8)
-    codes = filled(codes).view(-1, LANES, columns // GROUP, 8, 4).permute(0, 2, 3, 1, 4).flatten(1)
+    codes = (F.pad(grid.codes, (0, -grid.codes.shape[1] % GROUP)).short() + 128).to(torch.uint8)
+    codes = filled(codes).view(-1, LANES, codes.shape[1] // GROUP, 8, FOUR).permute(0, 2, 3, 1, 4).flatten(1)
     scales = filled(grid.scales.float()).view(-1, LANES).contiguous().view(torch.uint8)
     return torch.cat([codes, scales], -1)
 
 
 def _int8_codes(data: Tensor) -> Tensor:
     """[blocks, groups, 8, LANES, 4]"""
-    codes: Tensor = data[:, : -4 * LANES].unflatten(1, (-1, 8, LANES, 4))
+    codes: Tensor = data[:, : -4 * LANES].unflatten(1, (-1, 8, LANES, FOUR))
     return codes
 
 
@@ -202,7 +207,7 @@ def _int8_scales(data: Tensor) -> Tensor:
     return data[:, -4 * LANES :].contiguous().view(torch.float32)
 
 
-def _int8_grid(data: Tensor, rows: int) -> Int8Grid:
+def _int8_grid(data: Tensor, rows: int, columns: int) -> Int8Grid:
     codes = _int8_codes(data).permute(0, 3, 1, 2, 4).flatten(2).flatten(0, 1)
     codes = (codes.reshape(-1, codes.shape[-1]).short() - 128).to(torch.int8)
-    return Int8Grid(codes[:rows], _int8_scales(data).flatten()[:rows])
+    return Int8Grid(codes[:rows, :columns], _int8_scales(data).flatten()[:rows])

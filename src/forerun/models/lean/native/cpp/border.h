@@ -11,7 +11,7 @@ enum Failure { DONE = 0, BAD_TOKEN = 1, NO_MEMORY = 2, BAD_SHAPE = 3, BAD_MODEL 
 
 inline bool whole_at_lines(const Matrix& w) {
   return w.data && reinterpret_cast<uintptr_t>(w.data) % 64 == 0 && w.features > 0 && w.columns > 0 &&
-         (w.bits >= 16 || w.columns % GROUP == 0);
+         w.columns % (w.bits == 4 ? GROUP : w.bits == 8 ? 4 : 1) == 0;
 }
 inline bool shaped(const Matrix& w, int64_t features, int64_t columns) {
   return whole_at_lines(w) && w.features == features && w.columns == columns;

@@ -12,9 +12,11 @@ constexpr size_t INT8_GROUP = LANES * GROUP;
 
 inline int blocks_of(const Matrix& w) { return (w.features + LANES - 1) / LANES; }
 inline size_t group_bytes(const Matrix& w) { return w.bits == 4 ? INT4_GROUP : INT8_GROUP; }
+// the last one of 8-bit codes may be filled up
+inline int groups_of(const Matrix& w) { return (w.columns + GROUP - 1) / GROUP; }
 inline size_t block_bytes(const Matrix& w) {
   if (w.bits >= 16) return size_t(w.bits == 32 ? w.columns : (w.columns + 1) / 2) * 4 * LANES;
-  return size_t(w.columns / GROUP) * group_bytes(w) + (w.bits == 4 ? 0 : 4 * LANES);
+  return size_t(groups_of(w)) * group_bytes(w) + (w.bits == 4 ? 0 : 4 * LANES);
 }
 inline const uint8_t* block_of(const Matrix& w, int block) { return w.data + block * block_bytes(w); }
 
@@ -150,9 +152,9 @@ inline void chunk_of_rows(const Matrix& w, int block, int row, const Group<TERMS
   Floats y[M][B];
   const size_t apart = block_bytes(w);
   if (w.bits == 4)
-    int4_blocks<M, B, TERMS>(block_of(w, block), w.halves, apart, a, w.columns / GROUP, next, step, y);
+    int4_blocks<M, B, TERMS>(block_of(w, block), w.halves, apart, a, groups_of(w), next, step, y);
   else
-    int8_blocks<M, B, TERMS>(block_of(w, block), apart, a, w.columns / GROUP, next, step, y);
+    int8_blocks<M, B, TERMS>(block_of(w, block), apart, a, groups_of(w), next, step, y);
   for (int b = 0; b < B; b++) {
     const Floats bias = w.bias ? load(w.bias + (block + b) * LANES) : Floats{};
     for (int m = 0; m < M; m++) take(block + b, row + m, w.bias ? y[m][b] + bias : y[m][b]);
@@ -162,7 +164,7 @@ inline void chunk_of_rows(const Matrix& w, int block, int row, const Group<TERMS
 template <int B, int TERMS, class Take>
 inline void rows_by_chunks(const Matrix& w, int block, const Group<TERMS>* a, const Chunks& chunks, const uint8_t* next,
                            const Take& take) {
-  const int groups = w.columns / GROUP;
+  const int groups = groups_of(w);
   // all chunks together fetch as much as they read
   const int step = (int(group_bytes(w)) * B / chunks.count + 63) / 64 * 64;
   for (int c = 0; c < chunks.count; c++, next += size_t(step) * groups) {

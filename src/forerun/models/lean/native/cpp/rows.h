@@ -64,7 +64,7 @@ inline void embed_int4(const Matrix& table, int token, float scale, float* x) {
 }
 
 inline void embed_int8(const Matrix& table, int token, float scale, float* x) {
-  const int lane = token % LANES, groups = table.columns / GROUP;
+  const int lane = token % LANES, groups = groups_of(table);
   const uint8_t* block = block_of(table, token / LANES);
   float own;
   std::memcpy(&own, block + groups * INT8_GROUP + lane * sizeof(float), sizeof own);
