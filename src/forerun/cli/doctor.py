@@ -81,7 +81,7 @@ def rows(told: dict[str, Any]) -> list[tuple[str, str]]:
         ("processor", f"{told['hardware']}, {told['threads']} threads used, {told['cores']} cores"),
         ("native kernels built", ", ".join(told["built"]) or "none"),
         ("of these it runs", ", ".join(told["usable"]) or "none"),
-        ("used for int4 and int8", f"{told['kernels'] or 'torch operations'}: {told['reason']}"),
+        ("used", f"{told['kernels'] or 'torch operations'}: {told['reason']}"),
         ("memory", "not measured" if speed is None else f"{speed / 1e9:.1f} GB/s"),
         *_surrounding_rows(told),
     ]
