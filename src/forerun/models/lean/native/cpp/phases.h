@@ -5,6 +5,7 @@
 #pragma once
 
 #include <atomic>
+#include <chrono>
 #include <cstdint>
 
 namespace forerun {
@@ -36,9 +37,9 @@ class Phases {
   // This thread has done so many more items. Whether `due` ones are done since the step began, now or in a moment.
   bool finished(int items, uint32_t due);
   // The same, until they are.
-  void finish(int items, uint32_t due);
-  // Whether that ever took as long as it does when a thread has lost its core to somebody else.
-  bool stalled() const { return stalled_.load(std::memory_order_relaxed); }
+  void finish(int thread, int items, uint32_t due);
+  // How long the first thread waited there, but for a moment each time: as it does when another one has lost its core.
+  std::chrono::steady_clock::duration waited() const { return waited_; }
 
  private:
   struct alignas(64) Range {
@@ -46,7 +47,7 @@ class Phases {
   };
   Range ranges_[MOST_THREADS];
   alignas(64) std::atomic<uint32_t> done_{0};
-  alignas(64) std::atomic<bool> stalled_{false};
+  std::chrono::steady_clock::duration waited_{};
 };
 
 // One thread's way through the phases. All go the same way; each takes of its own share first.
@@ -72,7 +73,7 @@ class Way {
     if (phases_.finished(made, due_)) return;
     int more = 0;
     for (int k = 1; k < threads_; k++) more += take_from((thread_ + k) % threads_, count, item);
-    phases_.finish(more, due_);
+    phases_.finish(thread_, more, due_);
   }
 
  private:

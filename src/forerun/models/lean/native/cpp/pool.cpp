@@ -18,7 +18,8 @@ constexpr int SPINS = 4000;       // pauses of a thread that waits for others wi
 constexpr int LEAST_REST = 4;     // steps for which a thread is left out after it had lost its core,
 constexpr int MOST_REST = 64;     // twice as many each time that it loses it again
 constexpr int CALM = 64;          // steps without a loss after which the next rest is short again
-constexpr auto LONG = std::chrono::microseconds(500);
+
+using Clock = std::chrono::steady_clock;
 
 inline void pause() {
 #if defined(__x86_64__)
@@ -28,16 +29,16 @@ inline void pause() {
 #endif
 }
 
-// Waits until `over` holds of the value, whose changes that bring it about are notified. Whether that took LONG.
+// Waits until `over` holds of the value, whose changes that bring it about are notified. For how long, after some pauses.
 template <class Over>
-bool wait_until(std::atomic<uint32_t>& value, const Over& over) {
+Clock::duration wait_until(std::atomic<uint32_t>& value, const Over& over) {
   for (int spins = 0; spins < SPINS; spins++) {
-    if (over(value.load(std::memory_order_seq_cst))) return false;
+    if (over(value.load(std::memory_order_seq_cst))) return {};
     pause();
   }
-  const auto begun = std::chrono::steady_clock::now();
+  const auto begun = Clock::now();
   for (uint32_t seen; !over(seen = value.load(std::memory_order_seq_cst));) value.wait(seen, std::memory_order_seq_cst);
-  return std::chrono::steady_clock::now() - begun > LONG;
+  return Clock::now() - begun;
 }
 
 }  // namespace
@@ -45,7 +46,7 @@ bool wait_until(std::atomic<uint32_t>& value, const Over& over) {
 void Phases::begin(int threads) {
   for (int i = 0; i < threads; i++) ranges_[i].next.store(0, std::memory_order_relaxed);
   done_.store(0, std::memory_order_relaxed);
-  stalled_.store(false, std::memory_order_relaxed);
+  waited_ = {};
 }
 
 bool Phases::finished(int items, uint32_t due) {
@@ -61,9 +62,10 @@ bool Phases::finished(int items, uint32_t due) {
   return false;
 }
 
-void Phases::finish(int items, uint32_t due) {
+void Phases::finish(int thread, int items, uint32_t due) {
   if (finished(items, due)) return;
-  if (wait_until(done_, [due](uint32_t done) { return done >= due; })) stalled_.store(true, std::memory_order_relaxed);
+  const auto waited = wait_until(done_, [due](uint32_t done) { return done >= due; });
+  if (!thread) waited_ += waited;
 }
 
 void Pool::run(int threads, bool patient, Work work, void* context) {
@@ -74,11 +76,13 @@ void Pool::run(int threads, bool patient, Work work, void* context) {
     workers_.emplace_back(&Pool::serve, this, int(workers_.size()) + 1, job_.load());
   phases_.begin(threads);
   work_ = work, context_ = context;
+  const auto begun = Clock::now();
   if (threads > 1) open(threads);
   Way way(phases_, 0, threads);
   work(context, way);
-  const bool late = threads > 1 && close();
-  if (!patient) judge(late || phases_.stalled());
+  const auto waited = phases_.waited() + (threads > 1 ? close() : Clock::duration{});
+  // a step that waited longer than this would have ended sooner without the thread that it waited for
+  if (!patient) judge(waited * threads > Clock::now() - begun);
 }
 
 void Pool::open(int threads) {
@@ -86,9 +90,9 @@ void Pool::open(int threads) {
   job_.notify_all();
 }
 
-// Nobody joins any more, and those who had joined have left: what the job pointed to may go. Whether that took long. Both
+// Nobody joins any more, and those who had joined have left: what the job pointed to may go. For how long it waited. Both
 // sides' accesses are sequentially consistent, so a worker that isn't counted here sees that the job is closed.
-bool Pool::close() {
+Clock::duration Pool::close() {
   job_.store(((job_.load(std::memory_order_relaxed) >> 8) + 1) << 8, std::memory_order_seq_cst);
   return wait_until(inside_, [](uint32_t inside) { return !inside; });
 }

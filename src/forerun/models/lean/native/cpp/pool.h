@@ -19,7 +19,7 @@ class Pool {
  private:
   void serve(int thread, uint32_t seen);
   void open(int threads);
-  bool close();
+  std::chrono::steady_clock::duration close();
   void judge(bool stalled);
 
   std::mutex one_at_a_time_;
