@@ -35,6 +35,8 @@ models=$PEERS/models
 llama="--peer-python llama.cpp=$PEERS/llamacpp/bin/python"
 server="--peer-setting llama-server.program=$PEERS/llama-server/llama-server"
 vllm="--peer-python vllm=$PEERS/vllm/bin/python"
+# the best of what vllm-threads tries, on this machine
+nobind="--peer-setting vllm.environment={\"VLLM_CPU_OMP_THREADS_BIND\":\"nobind\"}"
 small="--peer-model q4_0=$models/smollm2-q4_0.gguf"
 qwen=$models/qwen2.5-coder-1.5b.gguf
 mkdir -p "$OUT" "$WORK" "$ROOT/design" "$ROOT/policies" "$ROOT/tune" "$ROOT/graphs"
@@ -60,7 +62,7 @@ race() {
 			--methods default --peers llama.cpp:plain,llama.cpp@q4_0:plain,llama-server@q4_0:plain $llama $server $small
 		;;
 	default)
-		bench smollm2 default --suite "$suite" --per-category "${PER_CATEGORY:-6}" --weights int4 --methods default,lookup \
+		bench smollm2 default --suite "$suite" --per-category "${PER_CATEGORY:-6}" --weights int4 --methods default,benchmarks/methods/suffix-cost.json \
 			--peers llama.cpp:plain,llama.cpp@q4_0:plain,llama-server@q4_0:plain+ngram-simple+default $llama $server $small
 		;;
 	texts)
@@ -69,7 +71,7 @@ race() {
 	bf16)
 		bench smollm2 bf16 --suite "$suite" --per-category "${PER_CATEGORY:-3}" --dtype bfloat16 \
 			--methods default,benchmarks/methods/carved-int4.json,benchmarks/methods/hybrid-carved.json \
-			--peers vllm:ngram+ngram-3 $vllm
+			--peers vllm:ngram+ngram-3 $vllm $nobind
 		;;
 	vllm-threads)
 		for bind in "0-$((THREADS - 1))" nobind auto; do
