@@ -18,8 +18,8 @@ class Rows:
     """The results of a forward for the wanted rows of one request, in order.
 
     logits [n, V]; hidden [n, D], the input of the output head; taps: layer -> [n_all, D], of all rows. seconds: from the
-    request to these rows. native: of the whole packed forward,
-    the seconds inside native code. chooser: who reads these logits faster than torch's operations, if anyone.
+    request to these rows. native: of the whole packed forward, the seconds inside native code. chooser: who reads these
+    logits faster than torch's operations, if anyone.
     """
 
     logits: Tensor
