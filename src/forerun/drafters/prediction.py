@@ -14,9 +14,10 @@ from torch import Tensor
 from ..core.drafter import Drafter
 from ..core.values import Context, Round, Step
 from .base import DRAFTERS, DrafterFactory, Parts
-from .copying.continuations import Continuations, Vote
+from .copying.continuations import Continuations
 from .copying.text_index import LONGEST, Match, TextIndex
 from .copying.vote_acceptance import VoteAcceptance
+from .copying.voted_chain import VotedChain
 
 LEAST = 0.15
 
@@ -30,24 +31,16 @@ class Prediction(Drafter):
         self._acceptance = VoteAcceptance()
         self._index = TextIndex()
         self._left = 0  # place in the prediction up to which the output followed it
-        self._votes: list[Vote] = []
+        self._chain: VotedChain | None = None
 
     async def draft(self, context: Context) -> AsyncGenerator[Step]:
-        self._votes = []
         match = self._place(context)
         if match is None:
             return
         self._left = match.place
-        continuations = Continuations([match], ())
-        likely = 1.0
-        while (vote := continuations.next()) is not None:
-            confidence = self._acceptance.of(vote, len(self._votes))
-            likely *= confidence
-            if likely < self._least:
-                return
-            parent = len(self._votes) - 1
-            self._votes.append(vote)
-            yield Step((vote.token,), (parent,), (None,), confidence=confidence)
+        chain = self._chain = VotedChain(Continuations([match], ()), self._acceptance, self._least)
+        while (step := chain.next()) is not None:
+            yield step
 
     def _place(self, context: Context) -> Match | None:
         self._index.extend(context.prediction[len(self._index) :])
@@ -58,10 +51,9 @@ class Prediction(Drafter):
         return min(best, key=lambda match: abs(match.place - self._left), default=None)
 
     def learn(self, round: Round, rows: Tensor) -> None:
-        votes, self._votes = self._votes, []
-        if votes and tuple(vote.token for vote in votes) == round.draft.tokens:
+        if self._chain is not None and self._chain.learn(round):
             self._left += len(round.verdict.path) + 1
-            self._acceptance.learn(votes, len(round.verdict.path))
+        self._chain = None
 
 
 @DRAFTERS("prediction", source="OpenAI, predicted outputs, 2024; lookup in a given text")

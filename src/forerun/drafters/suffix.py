@@ -17,10 +17,11 @@ from torch import Tensor
 from ..core.drafter import Drafter
 from ..core.values import Context, Round, Step
 from .base import DRAFTERS, DrafterFactory, Parts
-from .copying.continuations import Continuations, Vote
+from .copying.continuations import Continuations
 from .copying.history import History
 from .copying.text_index import LONGEST, Match, TextIndex
 from .copying.vote_acceptance import VoteAcceptance
+from .copying.voted_chain import VotedChain
 
 WORTH_ASKING = 2  # tokens: of a longer match, shorter ones are heard too
 
@@ -35,21 +36,14 @@ class Suffix(Drafter):
         self._least = least
         self._index = TextIndex()
         self._context: Context | None = None
-        self._votes: list[Vote] = []
+        self._chain: VotedChain | None = None
 
     async def draft(self, context: Context) -> AsyncGenerator[Step]:
         self._context = context
-        self._votes = []
         continuations = Continuations(self._matches(context), context.ids)
-        likely = 1.0
-        while (vote := continuations.next()) is not None:
-            confidence = self._acceptance.of(vote, len(self._votes))
-            likely *= confidence
-            if likely < self._least:
-                return
-            parent = len(self._votes) - 1
-            self._votes.append(vote)
-            yield Step((vote.token,), (parent,), (None,), confidence=confidence)
+        chain = self._chain = VotedChain(continuations, self._acceptance, self._least)
+        while (step := chain.next()) is not None:
+            yield step
 
     def _matches(self, context: Context) -> list[Match]:
         """The longest ones among those of the text itself and of the history."""
@@ -63,9 +57,9 @@ class Suffix(Drafter):
         return [match for match in found if match.length >= min(longest, WORTH_ASKING)]
 
     def learn(self, round: Round, rows: Tensor) -> None:
-        votes, self._votes = self._votes, []
-        if votes and tuple(vote.token for vote in votes) == round.draft.tokens:
-            self._acceptance.learn(votes, len(round.verdict.path))
+        if self._chain is not None:
+            self._chain.learn(round)
+        self._chain = None
 
     def close(self) -> None:
         if self._context is not None and self._context.remember:

@@ -1,0 +1,41 @@
+"""A draft of the tokens that win the votes, for as long as the whole of it is likely enough."""
+
+from __future__ import annotations
+
+from typing import final
+
+from ...core.values import Round, Step
+from .continuations import Continuations, Vote
+from .vote_acceptance import VoteAcceptance
+
+
+@final
+class VotedChain:
+    """One round's. least: the probability down to which the whole draft goes on."""
+
+    def __init__(self, continuations: Continuations, acceptance: VoteAcceptance, least: float) -> None:
+        self._continuations = continuations
+        self._acceptance = acceptance
+        self._least = least
+        self._likely = 1.0
+        self._votes: list[Vote] = []
+
+    def next(self) -> Step | None:
+        """The next token with its confidence, None where the draft ends."""
+        vote = self._continuations.next()
+        if vote is None:
+            return None
+        place = len(self._votes)
+        confidence = self._acceptance.of(vote, place)
+        self._likely *= confidence
+        if self._likely < self._least:
+            return None
+        self._votes.append(vote)
+        return Step((vote.token,), (place - 1,), (None,), confidence=confidence)
+
+    def learn(self, round: Round) -> bool:
+        """Whether the round's draft was this one; what was accepted of it is counted then."""
+        if not self._votes or tuple(vote.token for vote in self._votes) != round.draft.tokens:
+            return False
+        self._acceptance.learn(self._votes, len(round.verdict.path))
+        return True
