@@ -21,7 +21,7 @@ from statistics import median
 from time import sleep
 from typing import Any
 
-from forms import form_of, picked
+from forms import form_of, numbers, picked
 from turns import REST_SECONDS, Turn
 
 from forerun import load
@@ -100,10 +100,6 @@ def measured(
             }
         )
     return rows
-
-
-def numbers(text: str) -> list[int]:
-    return [int(part) for part in text.split(",")]
 
 
 def main() -> None:

@@ -1,4 +1,4 @@
-"""Forms of a model by name, and prompts of a suite, for the scripts of this folder."""
+"""Forms of a model by name, lists of numbers, and prompts of a suite, for the scripts of this folder."""
 
 from __future__ import annotations
 
@@ -17,6 +17,11 @@ def form_of(text: str) -> dict[str, Any]:
     weights, _, bits = text.partition("/")
     form: dict[str, Any] = {"weights": weights} if weights in SMALL else {"dtype": weights}
     return {**form, "activations": int(bits)} if bits else form
+
+
+def numbers(text: str) -> list[int]:
+    """Whole numbers between commas, for a command line."""
+    return [int(part) for part in text.split(",")]
 
 
 def picked(engine: Engine, suite: Path, count: int, longest: int) -> tuple[list[list[int]], list[Question]]:

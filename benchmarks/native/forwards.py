@@ -21,7 +21,7 @@ from statistics import median, quantiles
 from time import sleep
 from typing import Any
 
-from forms import form_of
+from forms import form_of, numbers
 from turns import REST_SECONDS, Turn
 
 from forerun.bench.gguf_format import gguf_format
@@ -78,10 +78,6 @@ def measured(given: argparse.Namespace, turns: list[Turn]) -> list[dict[str, Any
         }
         for (name, prefix, rows), own in times.items()
     ]
-
-
-def numbers(text: str) -> list[int]:
-    return [int(part) for part in text.split(",")]
 
 
 def main() -> None:

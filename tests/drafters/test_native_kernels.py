@@ -45,14 +45,19 @@ def draft(tmp_path_factory: pytest.TempPathFactory) -> Path:
     return save_tiny(tmp_path_factory.mktemp("models") / "draft", seed=1, intermediate_size=64, num_hidden_layers=2)
 
 
-@pytest.fixture(scope="module")
-def plain(model: Path) -> Engine:
+def opened(model: Path, **form: Any) -> Engine:
+    """The model on native kernels, where there are some."""
     levels = processor_levels()
     if not levels:
         pytest.skip("forerun was installed without a compiler")
     with pytest.MonkeyPatch.context() as patch:
         patch.setenv(SWITCH, levels[-1])
-        return load(model, weights="int4", drafter="none")
+        return load(model, drafter="none", **form)
+
+
+@pytest.fixture(scope="module")
+def plain(model: Path) -> Engine:
+    return opened(model, weights="int4")
 
 
 @pytest.fixture(scope="module")
@@ -111,12 +116,7 @@ def test_activations_are_refused_where_no_native_step_runs(
 
 @pytest.fixture(scope="module")
 def in_bfloat16(model: Path) -> Engine:
-    levels = processor_levels()
-    if not levels:
-        pytest.skip("forerun was installed without a compiler")
-    with pytest.MonkeyPatch.context() as patch:
-        patch.setenv(SWITCH, levels[-1])
-        return load(model, dtype="bfloat16", runner="lean", drafter="none")
+    return opened(model, dtype="bfloat16", runner="lean")
 
 
 @pytest.mark.parametrize(
