@@ -14,7 +14,7 @@ from forerun.core.forward import Rows
 from forerun.core.identity import Identity
 from forerun.core.values import ROOT, Context, Draft, Round, Step, Verdict
 from forerun.drafters.base import DRAFTERS, Parts
-from forerun.drafters.graph_lossy import stochastic
+from forerun.drafters.branching.graph_lossy import stochastic
 from forerun.drafters.hybrid import Hybrid
 from forerun.errors import UnsupportedOption
 from forerun.models.packed.pool import SequencePool
