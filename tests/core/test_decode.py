@@ -12,6 +12,7 @@ from forerun.core.chance import Seeded
 from forerun.core.decode import decode
 from forerun.core.drafter import Drafter
 from forerun.core.drive import drive
+from forerun.core.forward import Rows
 from forerun.core.policy import LengthPolicy
 from forerun.core.values import ROOT, Context, Round, Sampling, Step
 from forerun.drafters.none import NoDraft
@@ -33,6 +34,7 @@ class Scripted(Drafter):
         self.pulled = 0
         self.closed = 0
         self.learnt: list[tuple[Round, Tensor]] = []
+        self.known: list[tuple[int, ...]] = []
 
     async def draft(self, context: Context) -> AsyncGenerator[Step]:
         try:
@@ -42,8 +44,9 @@ class Scripted(Drafter):
         finally:
             self.closed += 1
 
-    def learn(self, round: Round, rows: Tensor) -> None:
-        self.learnt.append((round, rows.clone()))
+    def learn(self, context: Context, round: Round, rows: Rows) -> None:
+        self.learnt.append((round, rows.logits.clone()))
+        self.known.append(tuple(context.ids))
 
 
 class Recorder(LengthPolicy):
@@ -190,6 +193,8 @@ def test_the_drafter_learns_from_the_rows_of_every_finished_round_also_of_reject
     drafter = Scripted([*plain()[1:3], 0])
     got = rounds(context(), drafter)
     assert [round for round, _ in drafter.learnt] == got
+    text = [*PROMPT, *(token for round in got for token in round.tokens)]
+    assert drafter.known == [tuple(text[: round.start + len(round.tokens)]) for round in got]
     assert [len(rows) for _, rows in drafter.learnt] == [1, *(len(round.draft) + 1 for round in got[1:])]
     for round, rows in drafter.learnt:
         best = rows.argmax(-1).tolist()

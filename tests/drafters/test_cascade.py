@@ -5,11 +5,11 @@ from typing import Any
 
 import pytest
 import torch
-from torch import Tensor
 
 import forerun
 from forerun.core.chance import Seeded
 from forerun.core.drafter import Drafter
+from forerun.core.forward import Rows
 from forerun.core.values import ROOT, Context, Draft, DraftCounts, Round, Step, Timing, UnusedWork, Verdict
 from forerun.drafters.base import DRAFTERS
 from forerun.drafters.cascade import RETRY, Cascade
@@ -40,7 +40,7 @@ class Scripted(Drafter):
     def unread(self, ids: Any) -> int:
         return self.tokens[0] if self.tokens else 0
 
-    def learn(self, round: Round, rows: Tensor) -> None:
+    def learn(self, context: Context, round: Round, rows: Rows) -> None:
         self.happened.append("learnt")
 
     def close(self) -> None:
@@ -57,7 +57,10 @@ def finish(cascade: Cascade, draft: list[tuple[int, int]], accepted: int, second
     made = Draft(tuple(token for token, _ in draft), tuple(node for _, node in draft), (None,) * len(draft))
     verdict = Verdict(tuple(range(accepted)), (0,) * (accepted + 1))
     timing = Timing(forward=seconds)
-    cascade.learn(Round(verdict.tokens, made, verdict, 3, timing=timing), torch.zeros(len(draft) + 1, 8))
+    logits = torch.zeros(len(draft) + 1, 8)
+    cascade.learn(
+        Context([1, 2, 3], Seeded(0)), Round(verdict.tokens, made, verdict, 3, timing=timing), Rows(logits, logits)
+    )
 
 
 def taught(cascade: Cascade, rounds: int, accepted: dict[int, int], seconds: dict[int, float]) -> None:

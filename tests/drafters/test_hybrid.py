@@ -5,16 +5,16 @@ from typing import Any
 
 import pytest
 import torch
-from torch import Tensor
 
 from forerun import load
 from forerun.core.chance import Seeded
 from forerun.core.drafter import Drafter
 from forerun.core.drive import drive
+from forerun.core.forward import Rows
 from forerun.core.identity import Identity
 from forerun.core.values import ROOT, Context, Draft, Round, Step, Verdict
 from forerun.drafters.base import DRAFTERS, Parts
-from forerun.drafters.graph_lossy import stochastic
+from forerun.drafters.branching.graph_lossy import stochastic
 from forerun.drafters.hybrid import Hybrid
 from forerun.errors import UnsupportedOption
 from forerun.models.packed.pool import SequencePool
@@ -39,7 +39,7 @@ class Scripted(Drafter):
         finally:
             self.happened.append("ended")
 
-    def learn(self, round: Round, rows: Tensor) -> None:
+    def learn(self, context: Context, round: Round, rows: Rows) -> None:
         self.happened.append("learnt")
 
     def close(self) -> None:
@@ -102,7 +102,8 @@ def test_a_draft_that_is_cut_short_ends_the_one_inside_at_once(tokens: tuple[int
 def test_both_learn_from_every_round_whoever_drafted() -> None:
     first, then = Scripted(4), Scripted(6)
     verdict = Verdict((), (9,))
-    Hybrid(first, then).learn(Round((9,), Draft(), verdict, 3), torch.zeros(1, 8))
+    rows = Rows(torch.zeros(1, 8), torch.zeros(1, 4))
+    Hybrid(first, then).learn(Context(IDS, Seeded(0)), Round((9,), Draft(), verdict, 3), rows)
     assert (first.happened, then.happened) == (["learnt"], ["learnt"])
 
 

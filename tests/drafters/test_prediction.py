@@ -3,9 +3,11 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 import pytest
+import torch
 
 import forerun
 from forerun.core.chance import Seeded
+from forerun.core.forward import Rows
 from forerun.core.values import ROOT, Context, Draft, Round, Step, Verdict
 from forerun.drafters.base import DRAFTERS
 from forerun.drafters.prediction import Prediction
@@ -29,7 +31,8 @@ def tokens(drafter: Prediction, context: Context) -> list[int]:
 
 def judge(drafter: Prediction, drafted: list[Step], accepted: int) -> None:
     verdict = Verdict(tuple(range(accepted)), tuple(step.tokens[0] for step in drafted[:accepted]) + (0,))
-    drafter.learn(Round(verdict.tokens, Draft.of(drafted), verdict, 1), None)  # type: ignore[arg-type]
+    rows = Rows(torch.zeros(len(drafted) + 1, 8), torch.zeros(len(drafted) + 1, 4))
+    drafter.learn(Context([1], Seeded(0)), Round(verdict.tokens, Draft.of(drafted), verdict, 1), rows)
 
 
 def test_an_output_that_begins_as_expected_is_followed_to_the_end() -> None:

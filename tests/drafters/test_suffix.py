@@ -4,10 +4,12 @@ from time import process_time
 from typing import Any
 
 import pytest
+import torch
 
 import forerun
 from forerun.core.chance import Seeded
 from forerun.core.drafter import Drafter
+from forerun.core.forward import Rows
 from forerun.core.values import ROOT, Context, Draft, Round, Step, Verdict
 from forerun.drafters.base import DRAFTERS, DrafterFactory
 from forerun.policies.base import confidence
@@ -50,7 +52,8 @@ def tokens(drafter: Drafter, ids: list[int], most: int = 12) -> list[int]:
 
 def judge(drafter: Drafter, drafted: list[Step], accepted: int) -> None:
     verdict = Verdict(tuple(range(accepted)), tuple(step.tokens[0] for step in drafted[:accepted]) + (0,))
-    drafter.learn(Round(verdict.tokens, Draft.of(drafted), verdict, 1), None)  # type: ignore[arg-type]
+    rows = Rows(torch.zeros(len(drafted) + 1, 8), torch.zeros(len(drafted) + 1, 4))
+    drafter.learn(Context([1], Seeded(0)), Round(verdict.tokens, Draft.of(drafted), verdict, 1), rows)
 
 
 def test_what_followed_the_longest_match_follows_again() -> None:

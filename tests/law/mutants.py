@@ -17,8 +17,8 @@ from forerun.core.forward import Rows
 from forerun.core.law import Law
 from forerun.core.values import ROOT, Context, Draft, Step, Verdict
 from forerun.core.verify import RowLaw, verify
-from forerun.drafters.tree_growth import Child as TreeChild
-from forerun.drafters.tree_growth import SiblingSource, best_first
+from forerun.drafters.branching.tree_growth import Child as TreeChild
+from forerun.drafters.branching.tree_growth import SiblingSource, best_first
 
 from .drafts import Child, best, without
 from .exact import FractionLaw, table_law

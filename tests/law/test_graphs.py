@@ -12,7 +12,7 @@ from forerun.core.law import Law
 from forerun.core.policy import LengthPolicy
 from forerun.core.values import ROOT, Draft, Step
 from forerun.core.verify import Rule, verify
-from forerun.drafters.graph_lossy import stochastic
+from forerun.drafters.branching.graph_lossy import stochastic
 from forerun.policies.fixed import Fixed
 from forerun.policies.threshold import Threshold
 

@@ -31,7 +31,7 @@ async def decode(target: Target, drafter: Drafter, policy: LengthPolicy, context
     rows = await target.sync(context.ids, drafter.taps)
     clock.lap("forward")
     prefill = _finish(Draft(), _decide(Draft(), rows, context, clock), rows.logits, context, clock)
-    drafter.learn(prefill, rows.logits)
+    drafter.learn(context, prefill, rows)
     yield prefill
     failed = 0  # consecutive drafts that are empty because the drafter's row was no law, without a processor's doing
     policy.begin(drafter.unread(context.ids), context.room)
@@ -53,7 +53,7 @@ async def decode(target: Target, drafter: Drafter, policy: LengthPolicy, context
             target.keep([0, *(node + 1 for node in verdict.path)])
             clock.lap("keep")
             round = _finish(draft, verdict, rows.logits, context, clock, held_back)
-            drafter.learn(round, rows.logits)
+            drafter.learn(context, round, rows)
             policy.observe(steps, round)
             yield round
     finally:

@@ -6,8 +6,6 @@ from abc import ABC, abstractmethod
 from collections.abc import AsyncGenerator
 from collections.abc import Sequence as Series
 
-from torch import Tensor
-
 from ..errors import UnsupportedOption
 from .forward import Rows
 from .values import Context, Round, Step, UnusedWork
@@ -65,10 +63,11 @@ class Drafter(ABC):
         """
         raise UnsupportedOption(f"a {type(self).__name__} can't read a text in one pass; {WITH_LAW}")
 
-    def learn(self, round: Round, rows: Tensor) -> None:  # noqa: B027
-        """Learn from a finished round: rows [1 + N, V] are the target's raw logits, row i + 1 follows draft node i.
+    def learn(self, context: Context, round: Round, rows: Rows) -> None:  # noqa: B027
+        """Learn from a finished round, whose tokens the context has: row i + 1 of the target's follows draft node i.
 
-        The last row alone in the prefill. The rows are the caller's: read them now, don't keep or change them.
+        Row 0 follows the token that was pending, context.ids[round.start - 1]; the prefill has this row alone. The logits
+        [1 + N, V] are raw. The rows are the caller's: read them now, don't keep or change them.
         """
 
     def close(self) -> None:  # noqa: B027

@@ -86,8 +86,8 @@ class Branched(Drafter):
     async def read(self, ids: Series[int], given: int) -> Rows:
         return await self.inner.read(ids, given)
 
-    def learn(self, round: Round, rows: Tensor) -> None:
-        self.inner.learn(round, rows)
+    def learn(self, context: Context, round: Round, rows: Rows) -> None:
+        self.inner.learn(context, round, rows)
 
     def close(self) -> None:
         self.inner.close()

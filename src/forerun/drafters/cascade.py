@@ -13,8 +13,6 @@ from contextlib import AsyncExitStack, aclosing
 from dataclasses import dataclass
 from typing import Any, final
 
-from torch import Tensor
-
 from ..core.drafter import Drafter
 from ..core.forward import Rows
 from ..core.values import Context, Round, Step, UnusedWork
@@ -93,7 +91,7 @@ class Cascade(Drafter):
         """The rows of the last drafter, which is the one that has some."""
         return await self._drafters[-1].read(ids, given)
 
-    def learn(self, round: Round, rows: Tensor) -> None:
+    def learn(self, context: Context, round: Round, rows: Rows) -> None:
         kind, self._kind = self._kind, None
         seconds = round.timing.draft + round.timing.verify
         if kind is not None and len(round.draft):
@@ -102,7 +100,7 @@ class Cascade(Drafter):
         elif not round.prefill and not len(round.draft):
             self._promises.learn_plain(seconds)
         for drafter in self._drafters:
-            drafter.learn(round, rows)
+            drafter.learn(context, round, rows)
 
     def close(self) -> None:
         for drafter in self._drafters:

@@ -28,10 +28,10 @@ from ..errors import UnsupportedOption
 from ..models.packed.sequence import Sequence
 from .base import DRAFTERS, DrafterFactory, Parts
 from .branches import Branched, branching, read_row
-from .graph_lossy import stochastic
-from .graph_nodes import Graph
-from .tree_growth import Child, RankedSiblings, best_first, goes_on
-from .tree_prices import pricing
+from .branching.graph_lossy import stochastic
+from .branching.graph_nodes import Graph
+from .branching.tree_growth import Child, RankedSiblings, best_first, goes_on
+from .branching.tree_prices import pricing
 
 RULES: dict[str, Rule | None] = {"exact": None, "stochastic-lossy": stochastic}
 

@@ -11,8 +11,6 @@ from collections.abc import Sequence as Series
 from contextlib import aclosing
 from typing import Any, final
 
-from torch import Tensor
-
 from ..core.drafter import Drafter
 from ..core.forward import Rows
 from ..core.registry import Entry
@@ -50,9 +48,9 @@ class Hybrid(Drafter):
         """The other drafter's rows; lookup has none."""
         return await self._drafters[1].read(ids, given)
 
-    def learn(self, round: Round, rows: Tensor) -> None:
+    def learn(self, context: Context, round: Round, rows: Rows) -> None:
         for drafter in self._drafters:
-            drafter.learn(round, rows)
+            drafter.learn(context, round, rows)
 
     def close(self) -> None:
         for drafter in self._drafters:

@@ -9,9 +9,8 @@ from __future__ import annotations
 from collections.abc import AsyncGenerator
 from typing import final
 
-from torch import Tensor
-
 from ..core.drafter import Drafter
+from ..core.forward import Rows
 from ..core.values import Context, Round, Step
 from .base import DRAFTERS, DrafterFactory, Parts
 from .copying.continuations import Continuations
@@ -50,7 +49,7 @@ class Prediction(Drafter):
         best = [match for match in matches if match.length == longest]
         return min(best, key=lambda match: abs(match.place - self._left), default=None)
 
-    def learn(self, round: Round, rows: Tensor) -> None:
+    def learn(self, context: Context, round: Round, rows: Rows) -> None:
         if self._chain is not None and self._chain.learn(round):
             self._left += len(round.verdict.path) + 1
         self._chain = None

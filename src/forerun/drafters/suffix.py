@@ -12,9 +12,8 @@ from __future__ import annotations
 from collections.abc import AsyncGenerator
 from typing import final
 
-from torch import Tensor
-
 from ..core.drafter import Drafter
+from ..core.forward import Rows
 from ..core.values import Context, Round, Step
 from .base import DRAFTERS, DrafterFactory, Parts
 from .copying.continuations import Continuations
@@ -56,7 +55,7 @@ class Suffix(Drafter):
         # one token alone says little where another place knows more of them
         return [match for match in found if match.length >= min(longest, WORTH_ASKING)]
 
-    def learn(self, round: Round, rows: Tensor) -> None:
+    def learn(self, context: Context, round: Round, rows: Rows) -> None:
         if self._chain is not None:
             self._chain.learn(round)
         self._chain = None

@@ -25,8 +25,8 @@ from ..core.values import Context, DraftCounts, Step, UnusedWork
 from ..errors import UnsupportedOption
 from .base import DRAFTERS, DrafterFactory, Parts
 from .branches import Branch, Branched, branching, read_row
-from .tree_growth import DrawnSiblings, RankedSiblings, SiblingSource, best_first, goes_on
-from .tree_prices import pricing
+from .branching.tree_growth import DrawnSiblings, RankedSiblings, SiblingSource, best_first, goes_on
+from .branching.tree_prices import pricing
 
 SIBLINGS = ("drawn", "chosen")
 

@@ -15,10 +15,10 @@ from ..core.cost import Cost
 from ..core.drafter import Drafter
 from ..core.values import ROOT, Signals
 from ..drafters.base import DrafterFactory
+from ..drafters.branching.tree_growth import RankedSiblings, Ranking, affordable, best_first
+from ..drafters.branching.tree_prices import Pricing
 from ..drafters.graph import GraphDraft, Limits
 from ..drafters.tree import Shape, Tree
-from ..drafters.tree_growth import RankedSiblings, Ranking, affordable, best_first
-from ..drafters.tree_prices import Pricing
 from ..models.packed.sequence import Sequence as Target
 from ..traces.branches import Branches, Level, branches_of
 from .candidates import GRAPH, DrafterConfig

@@ -11,7 +11,7 @@ from forerun import load
 from forerun.core.chance import Chance, Seeded
 from forerun.core.law import Categorical, Law, PointMass
 from forerun.core.values import ROOT, Draft, Verdict
-from forerun.drafters.graph_lossy import stochastic
+from forerun.drafters.branching.graph_lossy import stochastic
 from forerun.testing import tiny_model
 
 P, Q = Categorical(torch.tensor([0.5, 0.5, 0.0])), Categorical(torch.tensor([0.25, 0.25, 0.5]))

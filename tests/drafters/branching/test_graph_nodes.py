@@ -7,7 +7,7 @@ import random
 import pytest
 
 from forerun.core.values import ROOT
-from forerun.drafters.graph_nodes import Graph
+from forerun.drafters.branching.graph_nodes import Graph
 
 A, B, C, D = range(4)
 TEXT = (9, 8)

@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import final
 
-from ..core.values import ROOT
+from ...core.values import ROOT
 
 
 @final

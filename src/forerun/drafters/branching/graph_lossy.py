@@ -9,9 +9,9 @@ Source: Gong et al., arXiv 2407.16207 (as the authors' code has it).
 
 from __future__ import annotations
 
-from ..core.chance import Chance
-from ..core.values import ROOT, Draft, Verdict
-from ..core.verify import RowLaw
+from ...core.chance import Chance
+from ...core.values import ROOT, Draft, Verdict
+from ...core.verify import RowLaw
 
 
 def stochastic(draft: Draft, law_of_row: RowLaw, chance: Chance, start: int) -> Verdict:

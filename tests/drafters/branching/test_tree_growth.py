@@ -6,7 +6,7 @@ import pytest
 import torch
 
 from forerun.core.law import Categorical, Law
-from forerun.drafters.tree_growth import (
+from forerun.drafters.branching.tree_growth import (
     Child,
     DrawnSiblings,
     RankedSiblings,

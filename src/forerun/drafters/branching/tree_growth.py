@@ -13,7 +13,7 @@ from dataclasses import dataclass
 from heapq import heapify, heappop, heapreplace
 from typing import final
 
-from ..core.law import Law, PointMass
+from ...core.law import Law, PointMass
 
 Ranking = Sequence[tuple[int, float]]
 

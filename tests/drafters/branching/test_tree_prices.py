@@ -12,7 +12,7 @@ from forerun import load
 from forerun.core.cost import Cost, Costs, Point
 from forerun.core.identity import Identity
 from forerun.drafters.base import Parts
-from forerun.drafters.tree_prices import BUDGET, Pricing, pricing, read_costs, row_prices
+from forerun.drafters.branching.tree_prices import BUDGET, Pricing, pricing, read_costs, row_prices
 from forerun.errors import UnsupportedOption
 from forerun.models.packed.pool import SequencePool
 from forerun.models.packed.runner import HFRunner

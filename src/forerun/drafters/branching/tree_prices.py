@@ -15,9 +15,9 @@ from dataclasses import dataclass
 from itertools import pairwise
 from pathlib import Path
 
-from ..core.cost import Cost, Costs
-from ..errors import UnsupportedOption
-from .base import Parts
+from ...core.cost import Cost, Costs
+from ...errors import UnsupportedOption
+from ..base import Parts
 
 BUDGET = 24  # where no curve says better
 
