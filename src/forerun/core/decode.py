@@ -65,6 +65,7 @@ async def _collect(drafter: Drafter, policy: LengthPolicy, context: Context) -> 
     steps: list[Step] = []
     if context.room <= 1:
         return steps, UnusedWork()
+    context.ahead = lambda: max(min(policy.ahead(steps), context.room - 1 - len(steps)), 1)
     async with aclosing(drafter.draft(context)) as source:
         while len(steps) < context.room - 1 and not (steps and policy.should_stop(steps)):
             step = await anext(source, None)

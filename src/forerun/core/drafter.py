@@ -55,6 +55,14 @@ class Drafter(ABC):
         """
         raise UnsupportedOption(f"a {type(self).__name__} gives no probabilities to branch from; {WITH_LAW}")
 
+    async def go_on(self, context: Context, drafted: Series[int], ahead: int) -> Rows | None:
+        """The row after a chain of tokens drafted in this round; None where begin and extend give none.
+
+        Of up to `ahead` rows, if it computes several at once: then Rows.tokens, by which it went on greedily, are known.
+        ahead is 1 where the next token is not the best one of the row.
+        """
+        return await (self.extend(drafted[-1:], [len(drafted) - 2]) if drafted else self.begin(context))
+
     async def read(self, ids: Series[int], given: int) -> Rows:
         """The rows after ids[given - 1:], as if the tokens after the first `given` had been drafted, in one pass.
 

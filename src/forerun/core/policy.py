@@ -28,6 +28,13 @@ class LengthPolicy(ABC):
         Also called before the first step, with no steps: True then drafts nothing in this round.
         """
 
+    def ahead(self, steps: Sequence[Step]) -> int:
+        """How many further steps it is likely to take, at least 1, where should_stop has just said no.
+
+        A drafter may compute so many at once; those that are never taken are lost. Only speed depends on it.
+        """
+        return 1
+
     def observe(self, steps: Sequence[Step], round: Round) -> None:  # noqa: B027
         """Learn from a finished round: the draft's signals, the verdict and the times."""
 

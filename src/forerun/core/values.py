@@ -73,7 +73,8 @@ class Step:
     laws[i] is the law that tokens[i] was *drawn* from; None says that it was *chosen*: by argmax, lookup or top-k, and
     always at temperature 0. logits [n, V] and hidden [n, D] are of the row that produced the token, the row whose input
     is the token's parent: signals for policies, never for verification. forward_seconds: what the row cost. signals, if
-    given, replace the logits. confidence: how likely chosen tokens without a row are accepted, where the drafter knows.
+    given, replace the logits. confidence: how likely chosen tokens without a row are accepted, where the drafter knows. share:
+    a single chosen token's probability in the softmax of its unprocessed row, where that is known already.
     """
 
     tokens: tuple[int, ...]
@@ -85,6 +86,7 @@ class Step:
     signals: Signals | None = None
     counts: DraftCounts = DraftCounts()
     confidence: float | None = None
+    share: float | None = None
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -226,11 +228,17 @@ class Sampling:
         )
 
 
+def _one() -> int:
+    return 1
+
+
 @dataclass(slots=True)
 class Context:
     """One request: the tokens so far (the last is pending), how to draw, where to stop. Only the loop extends ids.
 
     remember: drafters may keep the answer to draft later requests from. prediction: the answer that the caller expects.
+    ahead: how many further steps of the draft are likely to be pulled, at least 1; the loop says so, and only speed depends on
+    it.
     """
 
     ids: list[int]
@@ -242,6 +250,7 @@ class Context:
     keep_logits: bool = False
     remember: bool = True
     prediction: Sequence[int] = ()
+    ahead: Callable[[], int] = _one
     prompt_length: int = field(init=False)
 
     def __post_init__(self) -> None:

@@ -11,21 +11,31 @@ from ..core.sampling import law
 from ..core.values import Context, DraftCounts, Step, UnusedWork
 from ..errors import InvalidLogits
 
+FORWARD = DraftCounts(1)
+
 
 async def chained(drafter: Drafter, context: Context) -> AsyncGenerator[Step]:
-    """Draft a token at a time with a drafter that branches, up to the end of its context."""
+    """Draft a token at a time with a drafter that branches, up to the end of its context.
+
+    Where tokens are the best ones of their rows, the drafter may compute as many at once as are likely to be taken.
+    """
     drafter.unused = UnusedWork()
     drafted: list[int] = []
-    rows = await drafter.begin(context)
-    while rows is not None:
+    greedy = context.sampling.temperature == 0 and not context.sampling.uses_history
+    while (rows := await drafter.go_on(context, drafted, context.ahead() if greedy else 1)) is not None:
+        count = left = max(len(rows.tokens), 1)
+        step: Step | None = None
         try:
-            step = next_step(rows, context, drafted)
-        except InvalidLogits:
-            drafter.unused = UnusedWork(DraftCounts(1, invalid=1), rows.seconds)
-            return
-        yield step
-        drafted.append(step.tokens[0])
-        rows = await drafter.extend(drafted[-1:], [len(drafted) - 2])
+            for place in range(count):
+                step = known_step(rows, place, drafted) if rows.tokens else _next_step(rows, context, drafted)
+                if step is None:
+                    return
+                left -= 1
+                yield step
+                drafted.append(step.tokens[0])
+        finally:
+            if left:
+                drafter.unused = UnusedWork(DraftCounts(left, invalid=int(step is None)), left * rows.seconds / count)
 
 
 def next_step(rows: Rows, context: Context, drafted: Sequence[int]) -> Step:
@@ -35,6 +45,25 @@ def next_step(rows: Rows, context: Context, drafted: Sequence[int]) -> Step:
     start = len(context.ids)
     token = context.chance.propose(own, start + len(drafted), start)
     drawn_from = None if isinstance(own, PointMass) else own
+    return Step((token,), (len(drafted) - 1,), (drawn_from,), rows.logits, rows.hidden, rows.seconds, counts=FORWARD)
+
+
+def known_step(rows: Rows, place: int, drafted: Sequence[int]) -> Step | None:
+    """The same of one of several rows whose tokens are known; None after a row that is no law."""
+    token = rows.tokens[place]
+    if token < 0:
+        return None
+    own = slice(place, place + 1)
     return Step(
-        (token,), (len(drafted) - 1,), (drawn_from,), rows.logits, rows.hidden, rows.seconds, counts=DraftCounts(1)
+        *((token,), (len(drafted) - 1,), (None,)),
+        *(rows.logits[own], rows.hidden[own], rows.seconds / len(rows.tokens)),
+        counts=FORWARD,
+        share=rows.shares[place],
     )
+
+
+def _next_step(rows: Rows, context: Context, drafted: Sequence[int]) -> Step | None:
+    try:
+        return next_step(rows, context, drafted)
+    except InvalidLogits:
+        return None

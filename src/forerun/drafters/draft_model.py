@@ -23,6 +23,7 @@ from ..errors import UnsupportedOption
 from ..models.files.draft import read_draft
 from ..models.packed.plan import FULL, LayerPlan
 from ..models.packed.pool import SequencePool
+from ..models.packed.request import Chain
 from ..models.packed.sequence import shared_prefix
 from .activations import drafted_in
 from .base import DRAFTERS, DrafterFactory, Parts
@@ -49,22 +50,30 @@ class ModelDraft(Pooled):
         known = self._known(ids)
         return len(known) - shared_prefix(self._taken(known).ids, known) if self._fits([len(ids)]) else 0
 
-    async def begin(self, context: Context) -> Rows | None:
+    async def begin(self, context: Context, chain: Chain | None = None) -> Rows | None:
         self._ends = [len(context.ids)]
         if not self._fits(self._ends):
             return None
         # processors may count on the scores of all the target's tokens
         self._widens = context.sampling.calls_processors
         ids = self._known(context.ids)
-        return self._shown(await self._taken(ids).sync(ids))
+        rows = await self._taken(ids).sync(ids, chain=chain)
+        self._ends += range(len(ids) + 1, len(ids) + len(rows.tokens))
+        return self._shown(rows)
 
-    async def extend(self, tokens: Series[int], parents: Series[int]) -> Rows | None:
+    async def extend(self, tokens: Series[int], parents: Series[int], chain: Chain | None = None) -> Rows | None:
         assert self._own is not None
         ends = [self._ends[parent + 1] + 1 for parent in parents]
         if not self._fits(ends):
             return None
         self._ends += ends
-        return self._shown(await self._own.forward(tokens, parents))
+        rows = await self._own.forward(tokens, parents, chain=chain)
+        self._ends += range(ends[-1] + 1, ends[-1] + len(rows.tokens))
+        return self._shown(rows)
+
+    async def go_on(self, context: Context, drafted: Series[int], ahead: int) -> Rows | None:
+        chain = Chain(ahead, self._shared) if ahead > 1 else None
+        return await (self.extend(drafted[-1:], [len(drafted) - 2], chain) if drafted else self.begin(context, chain))
 
     def _fits(self, ends: Series[int]) -> bool:
         limit = self._pool.runner.max_length

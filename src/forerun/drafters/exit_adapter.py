@@ -23,6 +23,7 @@ from ..models.files.adapter import read_adapter
 from ..models.lean.adapter_runner import AdapterRunner
 from ..models.packed.plan import LayerPlan
 from ..models.packed.pool import SequencePool
+from ..models.packed.request import Chain
 from ..models.packed.sequence import Sequence, shared_prefix
 from .base import DRAFTERS, DrafterFactory, Parts
 from .pooled import Pooled
@@ -46,23 +47,29 @@ class StateTokenDraft(Pooled):
         own = ids[1:]
         return len(own) - shared_prefix(self._taken(own).ids, own) if own else 0
 
-    async def begin(self, context: Context) -> Rows | None:
+    async def begin(self, context: Context, chain: Chain | None = None) -> Rows | None:
         ids = context.ids[1:]
         if not ids:
             return None  # a text of one token has no verified state to begin from
         own = self._taken(ids)
         known = shared_prefix(own.ids, ids[:-1])
-        rows = await own.sync(ids, self._own_taps, self._target.states(self._exit)[known:])
-        self._states = [rows.taps[self._last][-1:]]
+        rows = await own.sync(ids, self._own_taps, self._target.states(self._exit)[known:], chain)
+        self._states = [*rows.taps[self._last][-max(len(rows.tokens), 1) :].split(1)]
         return rows
 
-    async def extend(self, tokens: Series[int], parents: Series[int]) -> Rows | None:
+    async def extend(self, tokens: Series[int], parents: Series[int], chain: Chain | None = None) -> Rows | None:
         assert self._own is not None
         before = [self._states[parent + 1] for parent in parents]
         states = before[0] if len(before) == 1 else torch.cat(before)
-        rows = await self._own.forward(tokens, parents, taps=self._own_taps, states=states)
-        self._states += rows.taps[self._last].split(1) if len(before) > 1 else [rows.taps[self._last]]
+        rows = await self._own.forward(tokens, parents, taps=self._own_taps, states=states, chain=chain)
+        states = rows.taps[self._last]
+        self._states += states.split(1) if len(states) > 1 else [states]
         return rows
+
+    async def go_on(self, context: Context, drafted: Series[int], ahead: int) -> Rows | None:
+        # each further row reads the adapter's state before it, as one of extend's does
+        chain = Chain(ahead, self._pool.runner.vocab_size) if ahead > 1 else None
+        return await (self.extend(drafted[-1:], [len(drafted) - 2], chain) if drafted else self.begin(context, chain))
 
     async def read(self, ids: Series[int], given: int) -> Rows:
         """Each row reads the adapter's own state before it and sees target states before that, as the second of a draft."""

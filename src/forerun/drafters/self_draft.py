@@ -23,6 +23,7 @@ from ..core.values import ROOT, Context, Step
 from ..errors import UnsupportedOption
 from ..models.files.plan import read_plan
 from ..models.packed.plan import LayerPlan
+from ..models.packed.request import Chain
 from ..models.packed.sequence import Sequence
 from .activations import drafted_in
 from .base import DRAFTERS, DrafterFactory, Parts
@@ -44,6 +45,12 @@ class SelfDraft(Drafter):
 
     async def begin(self, context: Context) -> Rows | None:
         return await self._target.forward(context.ids[-1:], plan=self._plan)
+
+    async def go_on(self, context: Context, drafted: Series[int], ahead: int) -> Rows | None:
+        chain = Chain(ahead, self._target.runner.vocab_size) if ahead > 1 else None
+        # the pending token is the first scratch row, those before it are the row's parents
+        last = drafted[-1] if drafted else context.ids[-1]
+        return await self._target.forward([last], [len(drafted) - 1], self._plan, chain=chain)
 
     async def extend(self, tokens: Series[int], parents: Series[int]) -> Rows | None:
         # the pending token is the first scratch row

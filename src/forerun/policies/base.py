@@ -43,6 +43,8 @@ def confidence(step: Step) -> float:
         return step.signals.confidence
     if step.confidence is not None:
         return step.confidence
+    if step.share is not None:
+        return step.share
     if step.logits is None:
         return max((law.probability(token) if law else 1.0 for law, token in zip(step.laws, step.tokens, strict=True)))
     values: list[float] = []

@@ -18,6 +18,9 @@ class Fixed(LengthPolicy):
     def should_stop(self, steps: Sequence[Step]) -> bool:
         return len(steps) >= self._k
 
+    def ahead(self, steps: Sequence[Step]) -> int:
+        return self._k - len(steps)
+
 
 @POLICIES("fixed", source="Leviathan et al., arXiv 2211.17192")
 def build(*, k: int = 3) -> PolicyFactory:

@@ -19,6 +19,9 @@ class Heuristic(LengthPolicy):
     def should_stop(self, steps: Sequence[Step]) -> bool:
         return len(steps) >= self._k
 
+    def ahead(self, steps: Sequence[Step]) -> int:
+        return self._k - len(steps)
+
     def observe(self, steps: Sequence[Step], round: Round) -> None:
         if steps:
             change = 2 if len(round.verdict.path) == len(steps) else -1

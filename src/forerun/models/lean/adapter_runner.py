@@ -70,7 +70,7 @@ class AdapterRunner(Runner):
             raise InvalidModelFile(f"the exit adapter holds a weight {left[0]} that has no place in it")
         self._step: NativeStep | None = None
         if isinstance(native, Library) and isinstance(base, LeanRunner):
-            self.kernels, self.same_bits = base.kernels, True
+            self.kernels, self.same_bits, self.chains = base.kernels, True, True
             self._open_step(native, base)
         else:
             self.kernels_reason = str(native)

@@ -83,7 +83,7 @@ class LeanRunner(Runner):
         self.native = native
         if isinstance(native, Library):
             self.kernels = f"native {native.level}"
-            self.same_bits = True
+            self.same_bits = self.chains = True
             self.activations = 16 if _has_codes(decoder.layers) else None
         else:
             self.kernels_reason = native

@@ -10,11 +10,23 @@ from .forward import Part
 from .plan import FULL, LayerPlan
 
 
+@dataclass(frozen=True, slots=True)
+class Chain:
+    """Rows that go on by themselves: each further one reads the best token of the row before it.
+
+    rows: of logits in all, at least 1. among: of how many tokens, from 0 on, a token is the best.
+    """
+
+    rows: int
+    among: int
+
+
 @dataclass(frozen=True, slots=True, eq=False)
 class Request:
     """One sequence's rows for one forward. want: the number of last rows for which the head runs.
 
-    drafting: it is part of a draft, and verifications wait for it, so that a batch stays in phase.
+    drafting: it is part of a draft, and verifications wait for it, so that a batch stays in phase. chain: how the last row
+    goes on, for a runner that chains; want is 1 then.
     """
 
     runner: Executor
@@ -24,8 +36,14 @@ class Request:
     plan: LayerPlan = FULL
     taps: frozenset[int] = frozenset()
     drafting: bool = False
+    chain: Chain | None = None
+
+    @property
+    def further(self) -> int:
+        """How many rows follow those that are given, at most."""
+        return 0 if self.chain is None else self.chain.rows - 1
 
     @property
     def packs_with(self) -> Hashable:
         """Requests with an equal value can share a forward."""
-        return id(self.runner), self.plan, self.taps
+        return id(self.runner), self.plan, self.taps, self.chain and self.chain.among

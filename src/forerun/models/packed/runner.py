@@ -37,7 +37,8 @@ class Runner(ABC):
 
     cost: the measured cost of whole forwards, if it was set. kernels: whose code computes. kernels_reason: why no faster
     kernels run, if there are such. same_bits: whether a row gives the same bits whatever rows are computed with it, so that
-    rounding can't change a text. activations: in how many bits native products hold their rows; None elsewhere.
+    rounding can't change a text. activations: in how many bits native products hold their rows; None elsewhere. chains:
+    whether it computes the chains that requests may ask for.
     """
 
     cost: Cost | None = None
@@ -45,6 +46,7 @@ class Runner(ABC):
     kernels_reason: str = ""
     same_bits: bool = False
     activations: int | None = None
+    chains: bool = False
     num_layers: int
     vocab_size: int
     max_length: int | None

@@ -18,14 +18,14 @@ from ...core.forward import Rows, submit
 from ...core.values import ROOT
 from .forward import Part
 from .plan import FULL, LayerPlan
-from .request import Request
+from .request import Chain, Request
 from .runner import Runner
 from .states import States
 
 CHUNK = 512
 
 
-@dataclass(frozen=True, slots=True, eq=False)
+@dataclass(slots=True, eq=False)
 class _Row:
     """A scratch row. exits holds the inputs of its exit layer, its own at `place`, if plan is a pure early exit.
 
@@ -72,8 +72,12 @@ class Sequence:
         taps: frozenset[int] = frozenset(),
         states: Tensor | None = None,
         want: int | None = None,
+        chain: Chain | None = None,
     ) -> Rows:
         """Add scratch rows to draft with, in the order given; rows for the last `want` of them, all if None.
+
+        chain: only the last row is wanted, and it goes on so if the runner chains and its context has room; all of
+        Rows.tokens but the last one are scratch rows then, too.
 
         parents[i] is an earlier scratch row or ROOT; None continues the last scratch row. Positions follow the parents.
         plan: the sequence's own if None. states [n, D] are for runners that read more than tokens (an exit adapter). Raises
@@ -87,8 +91,10 @@ class Sequence:
                 raise ValueError(
                     "the scratch rows left out layers that this plan attends in; drop or complete them first"
                 )
-        wanted = len(tokens) if want is None else want
-        return await self._run(tokens, own, wanted, plan, taps, drafting=True, states=states)
+        wanted = 1 if chain else len(tokens) if want is None else want
+        rows = await self._run(tokens, own, wanted, plan, taps, drafting=True, states=states, chain=chain)
+        self._add_chain(rows, len(tokens), plan, taps)
+        return rows
 
     async def complete(self, tokens: Series[int], parents: Series[int], taps: frozenset[int] = frozenset()) -> Rows:
         """Make the scratch rows exactly these, each computed by the whole model; rows for all of them.
@@ -125,19 +131,22 @@ class Sequence:
         enter: int = 0,
         entry: Series[Tensor] = (),
         states: Tensor | None = None,
+        chain: Chain | None = None,
     ) -> Rows:
+        """Rows of these tokens, which become scratch rows; what a chain adds is left to _add_chain."""
         first = len(self._rows)
         depths = self._depths(tokens, parents)
-        self.runner.check_rows(tokens, len(self.ids) + max(depths, default=0) + 1)
+        length = len(self.ids) + max(depths, default=0) + 1
+        self.runner.check_rows(tokens, length)
         every = [*(row.parent for row in self._rows), *parents]
-        chain = every == list(range(ROOT, len(every) - 1))
+        straight = every == list(range(ROOT, len(every) - 1))
         part = Part(
             store=self._store,
             committed=len(self.ids),
             first=first,
             n=len(tokens),
             depths=depths,
-            ancestors=None if chain else _ancestors(every)[first:],
+            ancestors=None if straight else _ancestors(every)[first:],
             entry=torch.stack(list(entry)) if entry else None,
             enter=enter,
             states=states,
@@ -145,14 +154,32 @@ class Sequence:
         exit_layer = plan.resumes_at
         wanted = taps if exit_layer is None else taps | {exit_layer}
         begun = perf_counter()
-        rows = await submit(Request(self.runner, tuple(tokens), part, want, plan, wanted, drafting))
+        on = self._held(chain, length) if chain and straight else None
+        rows = await submit(Request(self.runner, tuple(tokens), part, want, plan, wanted, drafting, on))
         seconds = perf_counter() - begun
         for layer in taps:
             self._states.setdefault(layer, States()).write(len(self.ids) + first, rows.taps[layer])
         exits = None if exit_layer is None else rows.taps[exit_layer]
         for place, (token, parent) in enumerate(zip(tokens, parents, strict=True)):
             self._rows.append(_Row(token, parent, depths[first + place], plan, exits, place, taps))
-        return Rows(rows.logits, rows.hidden, rows.taps, seconds, rows.native, rows.chooser)
+        return Rows(
+            rows.logits, rows.hidden, rows.taps, seconds, rows.native, rows.chooser, rows.tokens, rows.shares
+        )
+
+    def _held(self, chain: Chain, length: int) -> Chain | None:
+        """As much of a chain as the runner computes and its context has room for, after a text of this length."""
+        if not self.runner.chains:
+            return None
+        limit = self.runner.max_length
+        return chain if limit is None else Chain(min(chain.rows, limit - length + 1), chain.among)
+
+    def _add_chain(self, rows: Rows, given: int, plan: LayerPlan, taps: frozenset[int]) -> None:
+        """The scratch rows that followed `given` ones of a forward."""
+        exits = None if plan.resumes_at is None else rows.taps[plan.resumes_at]
+        depth = self._rows[-1].depth if self._rows else ROOT
+        for place, token in enumerate(rows.tokens[:-1]):
+            parent = len(self._rows) - 1
+            self._rows.append(_Row(token, parent, depth + place + 1, plan, exits, given + place, taps))
 
     def _depths(self, tokens: Series[int], parents: Series[int]) -> list[int]:
         """Positions after the prefix, of the scratch rows and of the new ones."""
@@ -201,11 +228,18 @@ class Sequence:
         """
         return self._states.get(layer, States()).first(len(self.ids))
 
-    async def sync(self, ids: Series[int], taps: frozenset[int] = frozenset(), states: Tensor | None = None) -> Rows:
+    async def sync(
+        self,
+        ids: Series[int],
+        taps: frozenset[int] = frozenset(),
+        states: Tensor | None = None,
+        chain: Chain | None = None,
+    ) -> Rows:
         """Make the prefix equal ids, reusing what matches; the row of the last token (always computed).
 
         taps: layers whose states must be known for all of ids afterwards. states [k, D]: as in forward, for the last k of
-        ids, all that are computed. Long texts are computed in chunks. Raises ValueError on no ids.
+        ids, all that are computed. chain: as in forward, after the last of ids. Long texts are computed in chunks. Raises
+        ValueError on no ids.
         """
         if not ids:
             raise ValueError("a sequence needs at least one token to sync to")
@@ -220,9 +254,11 @@ class Sequence:
             place = len(self.ids) - len(ids)
             own = None if states is None else states[place : place + len(chunk) or None]
             parents = range(ROOT, len(chunk) - 1)
-            rows = await self._run(chunk, parents, want, self.plan, taps, self._drafting, states=own)
+            on = chain if want else None
+            rows = await self._run(chunk, parents, want, self.plan, taps, self._drafting, states=own, chain=on)
             self.keep(range(len(chunk)))
             if want:
+                self._add_chain(rows, len(chunk), self.plan, taps)
                 return rows
 
 

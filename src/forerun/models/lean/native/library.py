@@ -15,9 +15,9 @@ from pathlib import Path
 from typing import final
 
 from ....errors import UnsupportedOption
-from .views import CallView, FiltersView, MatrixView
+from .views import CallView, ChainView, FiltersView, MatrixView
 
-VERSION = 3
+VERSION = 4
 SWITCH = "FORERUN_NATIVE"
 # from the least to the most that a processor needs to have, with its bit in forerun_processor (cpp/processor.h)
 LEVELS = {"portable": 0, "neon_dotprod": 8, "avx2": 1, "avxvnni": 4, "avx512": 2}
@@ -75,6 +75,7 @@ def declare(functions: ctypes.CDLL) -> None:
     functions.forerun_release.argtypes = [c_void_p]
     functions.forerun_release.restype = None
     functions.forerun_forward.argtypes = [ctypes.POINTER(CallView), c_void_p]
+    functions.forerun_chain.argtypes = [ctypes.POINTER(CallView), ctypes.POINTER(ChainView), c_void_p]
     functions.forerun_best.argtypes = [c_void_p, c_int, c_int64, c_int, c_void_p, c_void_p]
     functions.forerun_filtered.argtypes = [c_void_p, c_int, ctypes.POINTER(FiltersView), c_int, c_void_p, c_void_p]
     functions.forerun_linear.argtypes = [ctypes.POINTER(MatrixView), c_void_p, c_int, c_void_p, c_int, c_int]

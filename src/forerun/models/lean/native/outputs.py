@@ -17,10 +17,14 @@ KEPT = 16  # buffers, about as many as rows of a draft are held at a time
 
 @final
 class Outputs:
-    """float32 rows of one width. Not for several threads at once."""
+    """float32 rows of one width. Not for several threads at once.
 
-    def __init__(self, width: int) -> None:
+    fill: what new room holds, for rows of which a step writes a part: who takes them must not change the rest.
+    """
+
+    def __init__(self, width: int, fill: float | None = None) -> None:
         self._width = width
+        self._fill = fill
         # a buffer, and the view of it that was handed out last: a tensor keeps it alive
         self._buffers: list[tuple[Any, ref[Any]]] = []
 
@@ -32,6 +36,8 @@ class Outputs:
                 self._buffers[index] = buffer, ref(view)
                 return torch.from_numpy(view)
         buffer = np.empty((max(rows, 1), self._width), np.float32)
+        if self._fill is not None:
+            buffer.fill(self._fill)
         view = buffer[:rows]
         free = [index for index, (_, holder) in enumerate(self._buffers) if holder() is None]
         if free:  # it is too small

@@ -6,6 +6,7 @@ import ctypes
 from collections.abc import Sequence
 from typing import final
 
+import numpy as np
 from torch import Tensor
 
 from ...packed.plan import LayerPlan
@@ -34,7 +35,8 @@ class Prepared:
         call.head = ctypes.pointer(head)
         call.ids = None if ids is None else ids.data_ptr()
         call.end = layers if plan.exit_layer is None else plan.exit_layer
-        self.logits, self.hidden = Outputs(model.vocab), Outputs(model.width)
+        self.logits = Outputs(model.vocab, None if ids is None else -np.inf)
+        self.hidden = Outputs(model.width)
         self._kept = attention, mlp, tap_layers, ids
 
 

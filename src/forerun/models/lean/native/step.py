@@ -17,7 +17,7 @@ from torch import Tensor
 
 from ....core.forward import Rows
 from ....errors import UnsupportedModel
-from ...packed.forward import Packed, Part
+from ...packed.forward import Packed
 from ...packed.plan import LayerPlan
 from ...packed.request import Request
 from ...packed.runner import gather
@@ -26,6 +26,7 @@ from ..layers import Layer, Norm
 from ..linear import Linear
 from ..rope import Rotation
 from ..shape import ACTIVATIONS, Shape
+from .chains import Chains
 from .choice import NativeChooser
 from .library import Library, check
 from .matrix import NativeMatrix
@@ -124,19 +125,21 @@ class NativeStep:
     def execute(self, requests: Sequence[Request], heads: dict[str, tuple[Tensor, Linear]]) -> list[Rows]:
         """What LeanRunner.execute gives. heads: the restricted ones, by the names that plans give."""
         parts = [request.part for request in requests]
-        held = [_part(part, self._shape) for part in parts]
+        held = [_part(request, self._shape) for request in requests]
         views = (PartView * len(held))(*(view for view, _ in held))
         tokens = (ctypes.c_int32 * sum(part.n for part in parts))(*(t for request in requests for t in request.tokens))
         wanted = _wanted(requests)
-        longest = max(part.committed + max(part.depths) for part in parts) + 1
+        further = sum(request.further for request in requests)
+        longest = max(request.part.committed + max(request.part.depths) + request.further for request in requests) + 1
         # held until the call is over: another thread may make longer ones meanwhile
         turned = self._turned
         if turned is None or turned.length < longest:
             turned = self._turned = Turns([self._rotation.table(rope, longest) for rope in self._ropes])
         with self._lock:
             prepared = self._prepared(requests[0], heads)
-            logits, hidden = prepared.logits.take(len(wanted)), prepared.hidden.take(len(wanted))
-            tapped = [torch.empty(len(tokens), self._shape.width) for _ in prepared.taps]
+            rows = len(wanted) + further
+            logits, hidden = prepared.logits.take(rows), prepared.hidden.take(rows)
+            tapped = [torch.empty(len(tokens) + further, self._shape.width) for _ in prepared.taps]
             states = addresses(tapped)
             call = prepared.call
             call.parts = views
@@ -146,11 +149,17 @@ class NativeStep:
             call.logits, call.hidden = logits.data_ptr(), hidden.data_ptr()
             call.terms = requests[0].plan.activations // 8 or self.terms
             call.threads = torch.get_num_threads()
+            chains = Chains(requests) if requests[0].chain else None
             begun = perf_counter()
-            check(self.library.functions.forerun_forward(call, self._workspace))
+            if chains is None:
+                check(self.library.functions.forerun_forward(call, self._workspace))
+            else:
+                check(self.library.functions.forerun_chain(call, chains.view, self._workspace))
             native = perf_counter() - begun
-        packed = Packed(parts, hidden=dict(zip(prepared.taps, tapped, strict=True)))
-        return gather(hidden, logits, packed, requests, native, self.chooser)
+        taps = dict(zip(prepared.taps, tapped, strict=True))
+        if chains is not None:
+            return chains.rows(logits, hidden, taps, requests, native, self.chooser)
+        return gather(hidden, logits, Packed(parts, hidden=taps), requests, native, self.chooser)
 
     def _prepared(self, request: Request, heads: dict[str, tuple[Tensor, Linear]]) -> Prepared:
         """The call of this request's plan and taps, of which few are in use at a time."""
@@ -198,14 +207,15 @@ def _wanted(requests: Sequence[Request]) -> ctypes.Array[ctypes.c_int32]:
     return (ctypes.c_int32 * len(wanted))(*wanted)
 
 
-def _part(part: Part, shape: Shape) -> tuple[PartView, object]:
-    """A part's view, and what must stay as long as it."""
+def _part(request: Request, shape: Shape) -> tuple[PartView, object]:
+    """A request's part, and what must stay as long as its view."""
+    part = request.part
     store = part.store
     if not isinstance(store, BlockStore) or store.form != (shape.num_layers, shape.kv_heads, shape.head_dim):
         raise UnsupportedModel("this sequence was made for another runner; make it with the one that runs it")
     count = part.first + part.n
-    keys, values = store.reserve(part.committed + count)
-    depths = (ctypes.c_int32 * count)(*part.depths)
+    keys, values = store.reserve(part.committed + count + request.further)
+    depths = (ctypes.c_int32 * (count + request.further))(*part.depths, *range(count, count + request.further))
     ancestors = None if part.ancestors is None else part.ancestors.contiguous()
     entry = None if part.entry is None else part.entry.float().contiguous()
     if ancestors is not None and (ancestors.shape != (part.n, count) or ancestors.dtype != torch.bool):

@@ -69,6 +69,14 @@ class CallView(ctypes.Structure):
 
 
 @final
+class ChainView(ctypes.Structure):
+    _fields_: ClassVar[Fields] = [
+        *((name, c_void_p) for name in ("most", "made", "tokens", "shares")),
+        *((name, c_int32) for name in ("width", "unused")),
+    ]
+
+
+@final
 class FiltersView(ctypes.Structure):
     _fields_: ClassVar[Fields] = [
         ("temperature", c_float),

@@ -5,6 +5,7 @@
 #include <new>
 
 #include "border.h"
+#include "chain.h"
 #include "choice.h"
 #include "forward.h"
 #include "pool.h"
@@ -14,7 +15,7 @@ using namespace forerun;
 
 namespace {
 
-constexpr int VERSION = 3;  // of the structures in views.h; native/library.py refuses any other
+constexpr int VERSION = 4;  // of the structures in views.h; native/library.py refuses any other
 
 struct Job {
   const Call* call;
@@ -68,9 +69,6 @@ void read(void* context, Way& way) {
   });
 }
 
-// Most rows that threads of a forward are expected to wait briefly for each other with.
-constexpr int FEW = 16;
-
 }  // namespace
 
 #pragma GCC visibility push(default)
@@ -97,6 +95,18 @@ int forerun_forward(const Call* call, Workspace* space) {
   Job job{call, space};
   pool().run(call->threads, call->rows > FEW, forward, &job);
   return DONE;
+}
+
+// The same of a call of chains, and how they go on.
+int forerun_chain(const Call* call, const Chain* chain, Workspace* space) {
+  if (!space) return NO_MEMORY;
+  if (const Failure found = failure(call)) return found;
+  if (!sound(*call, chain)) return BAD_SHAPE;
+  try {
+    return Chained(*call, *chain, *space).run() ? DONE : BAD_SHAPE;
+  } catch (const std::bad_alloc&) {
+    return NO_MEMORY;
+  }
 }
 
 // The best token of each row, which lie `apart` floats from each other.

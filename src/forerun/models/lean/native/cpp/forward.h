@@ -13,10 +13,15 @@ namespace forerun {
 constexpr int ITEM = 2;  // blocks of a product that a thread takes at a time
 inline int items_of(const Matrix& w) { return (blocks_of(w) + ITEM - 1) / ITEM; }
 
+// Which row of the results the i-th wanted one, and the states of the i-th row, become; null: the i-th.
+struct Places {
+  const int32_t *wanted = nullptr, *kept = nullptr;
+};
+
 class Forward {
  public:
-  Forward(const Call& call, Workspace& space, Way& way)
-      : c_(call), m_(*call.model), s_(space), way_(way), t_(way.thread()) {}
+  Forward(const Call& call, Workspace& space, Way& way, Places at = {})
+      : c_(call), m_(*call.model), s_(space), way_(way), at_(at), t_(way.thread()) {}
 
   void run() {
     begin();
@@ -32,6 +37,7 @@ class Forward {
   }
 
  private:
+  static size_t placed(const int32_t* at, int row) { return size_t(at ? at[row] : row); }
   float* state(int row) const { return s_.x.get() + size_t(row) * m_.width; }
   Operand operand(const Matrix& w, int rows, int buffer) const {
     return Operand(w, c_.terms, rows, s_.operands[buffer].get());
@@ -40,17 +46,11 @@ class Forward {
   const uint8_t* own_part(const Matrix& w) const { return block_of(w, ITEM * way_.own_first(items_of(w))); }
 
   void begin() {
-    const int embedded = m_.fuse.data ? 0 : c_.rows;
-    way_.each(embedded + (c_.ids ? c_.num_wanted : 0), [&](int r, bool) {
-      if (r >= embedded) {
-        float* row = c_.logits + size_t(r - embedded) * m_.vocab;
-        for (int i = 0; i < m_.vocab; i++) row[i] = -__builtin_inff();
-        return;
-      }
+    if (m_.fuse.data) return fuse();
+    way_.each(c_.rows, [&](int r, bool) {
       embed_row(m_.embedding, c_.tokens[r], m_.embedding_scale, state(r));
       if (const float* entry = s_.rows[r].entry) std::memcpy(state(r), entry, sizeof(float) * m_.width);
     });
-    if (m_.fuse.data) fuse();
   }
 
   void fuse() {
@@ -69,7 +69,7 @@ class Forward {
     for (int i = 0; i < c_.num_taps; i++)
       if (c_.taps[i] == layer || (layer == c_.end && c_.taps[i] > layer)) {
         way_.each(c_.rows, [&](int r, bool) {
-          std::memcpy(c_.tapped[i] + size_t(r) * m_.width, state(r), sizeof(float) * m_.width);
+          std::memcpy(c_.tapped[i] + placed(at_.kept, r) * m_.width, state(r), sizeof(float) * m_.width);
         });
       }
   }
@@ -204,13 +204,13 @@ class Forward {
   void finish() {
     if (!c_.num_wanted) return;
     way_.each(c_.num_wanted, [&](int i, bool) {
-      normalise(state(c_.wanted[i]), m_.final_norm, m_.width, m_.eps, c_.hidden + size_t(i) * m_.width);
+      normalise(state(c_.wanted[i]), m_.final_norm, m_.width, m_.eps, c_.hidden + placed(at_.wanted, i) * m_.width);
     });
     const Matrix& w = *c_.head;
     const Floats scale = all(m_.logit_scale);
-    const auto set = [&](int i, const Operand& out) { out.set(i, c_.hidden + size_t(i) * m_.width); };
+    const auto set = [&](int i, const Operand& out) { out.set(i, c_.hidden + placed(at_.wanted, i) * m_.width); };
     multiply(w, c_.num_wanted, c_.end ? own_part(m_.layer[0].qkv) : w.data, set, [&](int b, int r, Floats y) {
-      float* row = c_.logits + size_t(r) * m_.vocab;
+      float* row = c_.logits + placed(at_.wanted, r) * m_.vocab;
       y = y * scale;
       if (!c_.ids) return put(row, b * LANES, w.features, y);
       for (int i = 0; i < LANES && b * LANES + i < w.features; i++) row[c_.ids[b * LANES + i]] = y[i];
@@ -221,6 +221,7 @@ class Forward {
   const Model& m_;
   Workspace& s_;
   Way& way_;
+  const Places at_;
   const int t_;
 };
 

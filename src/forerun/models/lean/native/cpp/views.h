@@ -48,7 +48,8 @@ struct Part {
   int32_t committed, first, n, resumed, enter, half;
 };
 
-// turns: for each rope [position, 3 (queries, keys, values), head_dim / 2, 2]. ids: the tokens of a head's rows, null for all.
+// turns: for each rope [position, 3 (queries, keys, values), head_dim / 2, 2]. ids: the tokens of a head's rows, null for all;
+// logits of other tokens stay as they are.
 struct Call {
   const Model* model;
   const Part* parts;
@@ -61,6 +62,17 @@ struct Call {
   const int64_t* ids;
   float *logits, *hidden;
   int32_t num_parts, rows, end, num_wanted, num_taps, terms, threads, unused;
+};
+
+// How a call of chains goes on: the best token of a part's last row is its next row, up to most[part] rows of logits in all. Of
+// a model that reads states the next row brings the state that the last one ended in. Results stand part by part: of each part
+// first most[part] rows of logits, and as many states as it has rows then. width: of how many logits a token is the best.
+// Written: made [part], tokens [rows of logits], -1 after a row of no use, and their shares of the softmax.
+struct Chain {
+  const int32_t* most;
+  int32_t *made, *tokens;
+  float* shares;
+  int32_t width, unused;
 };
 
 // How a row of logits is narrowed. top_k 0 (or the vocabulary), top_p 1 and min_p 0 are no filters.
