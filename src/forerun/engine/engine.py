@@ -22,7 +22,7 @@ from ..core.identity import Identity, Pair
 from ..core.processors import PROMISE, ClassifiedProcessors
 from ..core.values import Context, Round
 from ..drafters.base import DrafterFactory, Parts, drafting_pool
-from ..drafters.hybrid import Hybrid
+from ..drafters.cascade import Cascade
 from ..drafters.none import NoDraft
 from ..drafters.prediction import Prediction
 from ..errors import UnsupportedOption
@@ -160,7 +160,7 @@ class Engine:
         """decode on a sequence of the pool, which is released whatever happens. For a driver (drive.py)."""
         with self.borrow(context.ids, speculate) as (sequence, drafter):
             if context.prediction and speculate:
-                drafter = Hybrid(Prediction(), drafter)
+                drafter = Cascade((Prediction(), drafter), ("prediction", "then"), None)
             async with aclosing(decode(sequence, drafter, self._policy(), context)) as rounds:
                 async for round in rounds:
                     yield round
