@@ -170,7 +170,7 @@ class Cascade(Drafter):
 
 
 def cascade_of(makers: Series[DrafterFactory], names: Series[str]) -> Learning[Any, Drafter]:
-    """A factory of cascades of the drafters that these make."""
+    """A factory of cascades of the drafters that these make; of a single one it decides when it drafts."""
     promises = Promises()
     learned = {"promises": promises, **joined(**dict(zip(names, makers, strict=True)))}
     return Learning(lambda target: Cascade([make(target) for make in makers], names, promises), learned)
