@@ -70,7 +70,7 @@ class Cascade(Drafter):
             if best is None:
                 return
             self._chosen = best
-            self.drafted_by = self._names[best.number]
+            self.drafted_by = self._drafters[best.number].drafted_by or self._names[best.number]
             yield best.first
             async for step in best.rest:
                 yield step

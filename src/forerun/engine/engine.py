@@ -36,11 +36,13 @@ from ..models.packed.runner import HFRunner, Runner
 from ..models.packed.sequence import Sequence as Target
 from ..policies.base import PolicyFactory
 from .answer import Answer, Piece, Result
+from .explanation import Explained, Explaining
 from .generation_config.defaults import CheckpointDefaults, read_defaults
 from .generation_config.processors import ProcessorContext
 from .generation_config.sampling import with_checkpoint
 from .in_flight import InFlight, Job
-from .methods import drafter_factory, policy_factory
+from .kept import kept_for
+from .methods import drafter_factory, name_of, policy_factory, policy_for
 from .option_values import whole_number
 from .options import Options, applied_options, given_options, options_from
 from .prompts.forms import encode, is_many, split
@@ -65,6 +67,7 @@ class Engine:
         pools: Sequence[SequencePool],
         drafter: DrafterFactory,
         policy: PolicyFactory,
+        drafter_name: str = "",
     ) -> None:
         self.tokenizer: PreTrainedTokenizerBase | None = loaded.tokenizer
         self.runner = loaded.runner
@@ -76,6 +79,8 @@ class Engine:
         self._parts = parts
         self._pools = pools
         self._policy = policy
+        self._drafter_name = drafter_name
+        self._learned, self.choice = kept_for(self, drafter, policy)
         self._check_pair()
 
     # a text is a sequence of texts to a type checker
@@ -136,22 +141,30 @@ class Engine:
     def using(
         self,
         drafter: str | DrafterFactory,
-        policy: str | PolicyFactory = "fixed",
+        policy: str | PolicyFactory | None = None,
         *,
         drafter_options: Mapping[str, object] | None = None,
         policy_options: Mapping[str, object] | None = None,
     ) -> Engine:
         """An engine on the same model, loaded once, with another method. Raises what load raises."""
-        make_policy = policy_factory(policy, policy_options)
+        make_policy = policy_factory(policy_for(drafter, policy), policy_options)
         make_drafter = drafter_factory(drafter, drafter_options, self._parts)
-        return Engine(self._loaded, self._parts, self._pools, make_drafter, make_policy)
+        return Engine(self._loaded, self._parts, self._pools, make_drafter, make_policy, name_of(drafter))
 
-    async def rounds(self, context: Context, speculate: bool = True) -> AsyncGenerator[Round]:
-        """decode on a sequence of the pool, which is released whatever happens. For a driver (drive.py)."""
+    async def rounds(
+        self, context: Context, speculate: bool = True, told: list[Explained] | None = None
+    ) -> AsyncGenerator[Round]:
+        """decode on a sequence of the pool, which is released whatever happens. For a driver (drive.py).
+
+        told: where to explain the rounds, if they are to be.
+        """
         with self.borrow(context.ids, speculate) as (sequence, drafter):
             if context.prediction and speculate:
-                drafter = Cascade((Prediction(), drafter), ("prediction", "then"), None)
-            async with aclosing(decode(sequence, drafter, self._policy(), context)) as rounds:
+                drafter = Cascade((Prediction(), drafter), ("prediction", self._drafter_name), None)
+            policy = self._policy()
+            if told is not None:
+                policy = Explaining(policy, drafter, self._drafter_name, told)
+            async with aclosing(decode(sequence, drafter, policy, context)) as rounds:
                 async for round in rounds:
                     yield round
 
@@ -165,6 +178,8 @@ class Engine:
         finally:
             drafter.close()
             self._parts.target.release(sequence)
+            if self._learned is not None:
+                self._learned.request_ended()
 
     @property
     def pair(self) -> Pair:
@@ -234,10 +249,12 @@ class Engine:
         own = options.classified()
         context, fields = self._context(ids, options, own, defaults, asked)
         applied = applied_options(options, defaults, asked, fields)
-        answer = Answer(context, self.tokenizer, options.stop_strings(), options.logprob_options(), applied)
+        told: list[Explained] | None = [] if options.explain else None
+        form = options.stop_strings(), options.logprob_options()
+        answer = Answer(context, self.tokenizer, *form, applied, self.choice, told)
         if (doubt := options.doubt(own)) is not None:
             warnings.warn(f"nothing is drafted: {doubt}; {PROMISE}", stacklevel=4)
-        rounds = partial(self.rounds, context, options.speculate and doubt is None)
+        rounds = partial(self.rounds, context, options.speculate and doubt is None, told)
         return Job(context, answer, rounds, alone=doubt is not None)
 
     def _run(self, jobs: list[Job], max_batch: int) -> Iterator[tuple[int, Piece]]:
@@ -305,7 +322,7 @@ def load(
     model: str | Path | nn.Module,
     tokenizer: TokenizerSource | None = None,
     drafter: str | DrafterFactory = "none",
-    policy: str | PolicyFactory = "fixed",
+    policy: str | PolicyFactory | None = None,
     *,
     drafter_options: Mapping[str, object] | None = None,
     policy_options: Mapping[str, object] | None = None,
@@ -319,7 +336,8 @@ def load(
     """An engine for a model: "smollm2", a directory, a GGUF file, a hub name, or a loaded transformers model.
 
     tokenizer is loaded, a path or a name, or a bare tokenizers.Tokenizer; by default the model's own, if it has a name.
-    drafter and policy are registered names with their options, or factories of your own. weights holds the matrices in a
+    drafter and policy are registered names with their options, or factories of your own; the policy is "governor" with the
+    drafter "auto", else "fixed", unless given. weights holds the matrices in a
     smaller form: bf16, int8, int4. runner "auto" takes the lean decoder where it applies, "lean" insists on it, "hf" runs
     transformers' own modules. activations: 8 or 16 bits for the rows that native products take; 16 where they run, unless
     given. A model object is left as it is, on its own modules. Raises a ForerunError, or ValueError,
@@ -351,14 +369,15 @@ def load(
         pools.append(drafting_pool(runner, identity, plan))
         return pools[-1]
 
-    make_policy = policy_factory(policy, policy_options)
+    make_policy = policy_factory(policy_for(drafter, policy), policy_options)
     given = as_tokenizer(tokenizer, trust_remote_code)
     loaded = open_model(model, tokenizer=given, **form, **place)
     if activations is not None:
         loaded.runner.use_activations(activations)
     pools.append(SequencePool(loaded.runner))
     parts = Parts(pools[0], loaded.identity, loaded.vocabulary, opened, _encoder(loaded.tokenizer), open_pool)
-    return Engine(loaded, parts, pools, drafter_factory(drafter, drafter_options, parts), make_policy)
+    make_drafter = drafter_factory(drafter, drafter_options, parts)
+    return Engine(loaded, parts, pools, make_drafter, make_policy, name_of(drafter))
 
 
 def _encoder(tokenizer: Any | None) -> Callable[[str], list[int]] | None:

@@ -27,6 +27,11 @@ def drafter_factory(drafter: str | DrafterFactory, options: Mapping[str, Any] | 
     return DRAFTERS.check(drafter, given).build(parts, **given)
 
 
+def name_of(drafter: object) -> str:
+    """Its name, "" of a factory."""
+    return drafter if isinstance(drafter, str) else ""
+
+
 def policy_for(drafter: object, policy: P | None) -> P | str:
     """The policy that was chosen, else what goes with the drafter."""
     return (POLICY_OF_AUTO if drafter == AUTO else DEFAULT_POLICY) if policy is None else policy

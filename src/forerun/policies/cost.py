@@ -183,8 +183,10 @@ class CostAware(LengthPolicy):
         # the first draft after a pause reads what it missed: not what a step costs
         know.costs.learn(with_row, len(steps) if self._idle == 0 else 0, round)
         rounds = (len(steps) * self._step(with_row) + know.costs.verify(len(steps) + 1)) / know.costs.verify(1)
+        tokens = sum(self._survival)
+        self.expected = tokens, rounds
         for rate in (self._rate, know.rate):
-            rate.add(sum(self._survival), rounds)
+            rate.add(tokens, rounds)
         self._forecast.learn(readings, accepted)
         know.spare = min(know.spare - self._debt(len(steps)) + SHARE * (accepted + 1), MOST_SPARE)
         self._idle = 0 if steps else (self._idle or 0) + 1

@@ -42,13 +42,13 @@ class KeptCosts:
     @classmethod
     def from_data(cls, data: Any) -> KeptCosts:
         """Raises ValueError where data is not what as_data gives."""
-        told = [data.get("verify"), data.get("step")] if isinstance(data, dict) else []
-        if not told or not all(isinstance(one, list) for one in told):
+        parts = [data.get(part) for part in ("verify", "step", "read")] if isinstance(data, dict) else [None] * 3
+        rows, steps, read = parts
+        if not isinstance(rows, list) or not isinstance(steps, list):
             raise ValueError(f"no costs were kept in {str(data)[:40]}")
-        verify, step = ([numbers(pair, 2) for pair in one[:MOST_ROWS]] for one in told)
-        if any(rows < 1 or cost <= 0 for rows, cost in verify):
+        verify, step = ([numbers(pair, 2) for pair in one[:MOST_ROWS]] for one in (rows, steps))
+        if any(count < 1 or cost <= 0 for count, cost in verify):
             raise ValueError(f"a kept cost needs rows >= 1 and must be above 0, got {verify}")
-        read = data.get("read")
         if read is not None:
             (read,) = numbers([read], 1)
         return cls({int(rows): cost for rows, cost in verify}, {bool(has_row): cost for has_row, cost in step}, read)
