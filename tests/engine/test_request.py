@@ -34,7 +34,8 @@ ALLOWED: dict[str, tuple[Any, ...]] = {
     **dict.fromkeys(("temperature", "top_p", "min_p"), (1, 0.5)),
     **dict.fromkeys(("repetition_penalty", "frequency_penalty", "presence_penalty"), (1, 0.5)),
     **dict.fromkeys(
-        ("do_sample", "ignore_eos", "processed_logprobs", "speculate", "remember", "generation_config"), (True, False)
+        ("do_sample", "ignore_eos", "processed_logprobs", "speculate", "remember", "explain", "generation_config"),
+        (True, False),
     ),
     "processors": (own, forerun.row_wise(own), [own], (own, own), iter([own])),
     "prediction": ("text", [1, 2], (1, 2), iter([1])),

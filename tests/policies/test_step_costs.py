@@ -2,7 +2,8 @@ import pytest
 
 from forerun.core.cost import Cost, Point
 from forerun.core.values import Round
-from forerun.policies.step_costs import FIRST_SLOPE, FIRST_STEP, MeasuredStepCosts, given_costs
+from forerun.policies.cost_line import FIRST_SLOPE
+from forerun.policies.step_costs import FIRST_STEP, MeasuredStepCosts, given_costs
 
 from .rounds import chain, round_of
 

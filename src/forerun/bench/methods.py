@@ -9,7 +9,7 @@ from collections.abc import Sequence
 
 from ..drafters.registry import DRAFTERS
 from ..engine.engine import Engine
-from ..engine.methods import DEFAULT_DRAFTER, DEFAULT_POLICY
+from ..engine.methods import DEFAULT_DRAFTER, policy_for
 from ..engine.system.file import read_system
 from ..engine.system.value import System
 from ..errors import UnsupportedOption
@@ -25,14 +25,14 @@ def read_methods(names: Sequence[str]) -> list[System]:
         if name.endswith(".json"):
             methods.append(read_system(name))
         elif name == DEFAULT:
-            methods.append(System(DEFAULT, DEFAULT_DRAFTER, policy=DEFAULT_POLICY))
+            methods.append(System(DEFAULT, DEFAULT_DRAFTER, policy=policy_for(DEFAULT_DRAFTER, None)))
         elif name not in (PLAIN, "none"):
             if name not in DRAFTERS.names:
                 known = ", ".join((PLAIN, DEFAULT, *(known for known in DRAFTERS.names if known != "none")))
                 raise UnsupportedOption(
                     f"unknown method {name!r}; known: {known}, or a JSON file that describes a system"
                 )
-            methods.append(System(name, name))
+            methods.append(System(name, name, policy=policy_for(name, None)))
     return methods
 
 

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from ..engine.methods import DEFAULT_DRAFTER, DEFAULT_POLICY
+from ..engine.methods import DEFAULT_DRAFTER
 from ..engine.options import Options
 from ..engine.request import RequestOptions
 from .flags import request_flags, request_of, takes
@@ -27,7 +27,7 @@ if TYPE_CHECKING:
     from ..engine.prompts.questions import Question
     from ..models.packed.runner import Runner
 
-UNTIMED = ("speculate", "logprobs", "processed_logprobs")
+UNTIMED = ("speculate", "logprobs", "processed_logprobs", "explain")
 # texts of every checkpoint are measured to the same length
 LENGTH: RequestOptions = {"max_new_tokens": Options().max_new_tokens}
 
@@ -37,7 +37,7 @@ def compare(
     context: typer.Context,
     model: Model,
     drafter: Drafter = DEFAULT_DRAFTER,
-    policy: Policy = DEFAULT_POLICY,
+    policy: Policy = None,
     system: SystemFile = None,
     prompts: Annotated[
         Path | None,
@@ -60,12 +60,14 @@ def compare(
 
     questions = own_questions("repeating", "open") if prompts is None else read_questions(prompts)
     engine = choice.open(model)
+    if engine.choice:
+        note(engine.choice)
     with progress("comparing", count_runs(1, questions, repeats)) as tick:
         found = measure([engine], questions, request, repeats=repeats, raw=raw, tick=tick)[0]
     about = conditions(engine, shlex.join(["forerun", *sys.argv[1:]]))
     if as_json:
         parts = {"profile": profile_of(found.speculative).as_dict()} if profile else {}
-        show_json({"method": choice.method.label, **found.as_dict(), **parts, **about})
+        show_json({"method": choice.method.label, "choice": engine.choice or None, **found.as_dict(), **parts, **about})
     else:
         show_table(("", "plain", choice.method.label), _rows(found))
         show(verdict(found))

@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
+from ..engine.methods import DEFAULT_DRAFTER, POLICY_OF_AUTO
 from ..engine.request import RequestOptions
 from .compare import own_questions
 from .conclusion import conclusion
@@ -26,10 +27,10 @@ KINDS = {"repeating": "answers that repeat the prompt", "open": "open questions"
 
 
 def methods_for(num_layers: int) -> dict[str, Method]:
-    """One that needs no forward, an early exit half-way, and the target without every third of its later attentions."""
+    """The default, an early exit half-way, and the target without every third of its later attentions."""
     thinned = tuple(range(num_layers * 3 // 10, num_layers - 2, 3))
     return {
-        "lookup": Method("lookup", "fixed", {}, {"k": 7}),
+        "auto": Method(DEFAULT_DRAFTER, POLICY_OF_AUTO, {}, {}),
         "early exit": Method("self", "fixed", {"exit_layer": num_layers // 2}, {"k": 3}),
         "fewer layers": Method("self", "fixed", {"skip_attention": thinned}, {"k": 3}),
     }
@@ -59,9 +60,10 @@ def demo(
         for m in methods.values()
     ]
     request: RequestOptions = {"max_new_tokens": max_new_tokens}
-    _watch({"Plain decoding": plain, "With lookup (green: drafted and accepted)": engines[0]}, request)
+    _watch({"Plain decoding": plain, "With forerun's default, auto (green: drafted and accepted)": engines[0]}, request)
     for name, method in methods.items():
         show(f"{name}: {method.label}")
+    show(engines[0].choice)
     found: dict[str, list[Comparison]] = {}
     for kind, described in KINDS.items():
         questions = own_questions(kind)

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 
 from ..engine.generation_config.defaults import CheckpointDefaults
-from ..engine.methods import DEFAULT_DRAFTER, DEFAULT_POLICY
+from ..engine.methods import DEFAULT_DRAFTER
 from ..engine.request import RequestOptions
 from ..errors import UnsupportedOption
 from .flags import request_flags, request_of, takes
@@ -31,7 +31,7 @@ def generate(
     model: Model,
     prompt: Annotated[str, typer.Argument(help="The text to answer; - reads it from stdin.", show_default=False)],
     drafter: Drafter = DEFAULT_DRAFTER,
-    policy: Policy = DEFAULT_POLICY,
+    policy: Policy = None,
     system: SystemFile = None,
     system_prompt: Annotated[str | None, typer.Option(help="A system message before the prompt.")] = None,
     raw: Raw = False,
@@ -49,6 +49,8 @@ def generate(
 
     before = () if system_prompt is None else ({"role": "system", "content": system_prompt},)
     engine = choice.open(model)
+    if engine.choice:
+        note(engine.choice)
     if request["generation_config"] and not {"temperature", "do_sample"} & {*request}:
         _tell_sampling(engine.checkpoint_defaults)
     asked = Question((text,), before).prompt((), chat=not raw and has_chat_template(engine.tokenizer))
@@ -59,6 +61,8 @@ def generate(
     else:
         show()
         note(_summary(result, seconds))
+        for number, round in enumerate(result.explained or (), start=1):
+            note(f"round {number}: {round.line}")
     if lossy:
         note("lossy: sampled text does not follow the model's distribution with this verification")
 
@@ -104,6 +108,8 @@ def _described(result: Result, seconds: float) -> dict[str, Any]:
         "tokens_per_second": result.stats.decoded / seconds if seconds and result.stats.decoded else None,
         "stats": result.stats.as_dict(),
         "applied": dict(result.applied),
+        "choice": result.choice or None,
+        "explained": None if result.explained is None else [round.as_dict() for round in result.explained],
         "logprobs": None if result.logprobs is None else [asdict(one) for one in result.logprobs],
     }
 

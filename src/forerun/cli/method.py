@@ -13,6 +13,7 @@ from typing import Any
 
 from ..core.registry import Entry, Registry
 from ..drafters.registry import DRAFTERS
+from ..engine.methods import policy_for
 from ..errors import UnsupportedOption
 from ..policies.registry import POLICIES
 from .flags import REQUEST, flag, spelling
@@ -49,8 +50,9 @@ def method_flags(reserved: Iterable[str] = (), kinds: Iterable[str] = tuple(KIND
     return flags
 
 
-def method_of(drafter: str, policy: str, given: Mapping[str, Any]) -> Method:
-    """The method that the flags describe. Raises UnsupportedOption on an unknown name, a foreign flag, a bad value."""
+def method_of(drafter: str, policy: str | None, given: Mapping[str, Any]) -> Method:
+    """The method that the flags describe; policy None: the one that goes with the drafter. Raises UnsupportedOption on an unknown name, a foreign flag, a bad value."""
+    policy = policy_for(drafter, policy)
     chosen: dict[str, Entry[Any]] = {"drafter": DRAFTERS.entry(drafter), "policy": POLICIES.entry(policy)}
     options: dict[str, dict[str, Any]] = {"drafter": {}, "policy": {}}
     for key, text in given.items():

@@ -22,7 +22,9 @@ Model = Annotated[
     str, typer.Argument(help="A bundled name (smollm2), a directory, a GGUF file or a hub name.", show_default=False)
 ]
 Drafter = Annotated[str, typer.Option(help="The drafter; see: forerun drafters.")]
-Policy = Annotated[str, typer.Option(help="The rule for draft lengths; see: forerun policies.")]
+Policy = Annotated[
+    str | None, typer.Option(help="The rule for draft lengths; see: forerun policies. governor with auto, else fixed.")
+]
 Raw = Annotated[bool, typer.Option("--raw", help="Pass texts on as they are, without the chat template.")]
 AsJson = Annotated[bool, typer.Option("--json", help="Print one JSON object.")]
 

@@ -46,7 +46,7 @@ class SystemChoice:
 
 
 def choice_of(
-    file: Path | None, drafter: str, policy: str, context: typer.Context, given: Mapping[str, Any]
+    file: Path | None, drafter: str, policy: str | None, context: typer.Context, given: Mapping[str, Any]
 ) -> SystemChoice:
     """What the flags choose. Raises UnsupportedOption where a method is chosen beside a system, and what method_of does."""
     if file is None:

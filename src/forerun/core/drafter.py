@@ -20,7 +20,7 @@ class Drafter(ABC):
     identity: which drafter it is, for files that were trained for it; "" if unknown. branches: whether it has begin and
     extend, which drafting a tree needs. rule: how its drafts are verified, if not by verify.verify; any other rule is lossy.
     inner: the drafter that it branches, if any. forwards: the rows of each forward of inner in the last draft. unused: work
-    of the last draft that led to no step.
+    of the last draft that led to no step. drafted_by: the name of the one that made the last draft, of several inside.
     """
 
     taps: frozenset[int] = frozenset()
@@ -30,6 +30,7 @@ class Drafter(ABC):
     inner: Drafter | None = None
     forwards: Series[int] = ()
     unused: UnusedWork = UnusedWork()
+    drafted_by: str = ""
 
     @abstractmethod
     def draft(self, context: Context) -> AsyncGenerator[Step]:

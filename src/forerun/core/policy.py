@@ -14,9 +14,13 @@ from .values import Round, Step
 
 
 class LengthPolicy(ABC):
-    """Decides for one request. trained_for: the only pair of target and drafter that it may be used with, None if any."""
+    """Decides for one request. trained_for: the only pair of target and drafter that it may be used with, None if any.
+
+    expected: the tokens and the time, in plain rounds, that it expected of the last round; None if it forecasts nothing.
+    """
 
     trained_for: Pair | None = None
+    expected: tuple[float, float] | None = None
 
     def begin(self, unread: int, room: int) -> None:  # noqa: B027
         """A request begins. unread: tokens that its first draft must read first; room: how many more tokens it may have."""

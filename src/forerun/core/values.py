@@ -65,6 +65,9 @@ class UnusedWork:
     counts: DraftCounts = DraftCounts()
     seconds: float = 0.0
 
+    def __add__(self, other: UnusedWork) -> UnusedWork:
+        return UnusedWork(self.counts + other.counts, self.seconds + other.seconds)
+
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Step:

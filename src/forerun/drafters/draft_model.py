@@ -12,15 +12,20 @@ from __future__ import annotations
 
 from collections.abc import Sequence as Series
 from dataclasses import replace
+from pathlib import Path
 from typing import Any, final
 
 import torch
 import torch.nn.functional as F
 
 from ..core.forward import Rows
+from ..core.identity import Identity
 from ..core.values import Context
 from ..errors import UnsupportedOption
+from ..models.files.compact_draft import RANKING, read_compact
 from ..models.files.draft import read_draft
+from ..models.files.known_drafts import compact_directory
+from ..models.lean.compact_runner import compact_runner
 from ..models.packed.plan import FULL, LayerPlan
 from ..models.packed.pool import SequencePool
 from ..models.packed.request import Chain
@@ -104,11 +109,14 @@ class ModelDraft(Pooled):
 def build(
     parts: Parts, *, model: Any, vocabulary: int | None = None, weights: str = "", activations: int | None = None
 ) -> DrafterFactory:
-    """A smaller model with the target's tokenizer: a name, a path or a loaded model.
+    """A smaller model with the target's tokenizer: a name, a path, a loaded model, or one of `forerun drafts`.
 
     weights: the draft's own format. activations: bits of the rows that its native products take. vocabulary: draft
     among this many frequent tokens, 0: all; a draft of `forerun train draft` has a default of its own.
     """
+    compact = compact_directory(model)
+    if compact is not None:
+        return _compact(parts, compact, vocabulary, weights, activations)
     pool, strings = parts.load(model)
     runner = pool.runner
     shared = min(runner.vocab_size, parts.target.runner.vocab_size)
@@ -123,12 +131,42 @@ def build(
         head = runner.add_head(first_ranked(ranking, size, shared))
     if weights:
         runner.add_weights(weights)
-    plan = drafted_in(runner, LayerPlan(weights=weights, head=head), activations)
+    told = f", weights {weights}" if weights else ""
+    return _factory(parts, pool, LayerPlan(weights=weights, head=head), activations, told, size if partial else 0)
+
+
+def _compact(
+    parts: Parts, directory: Path, vocabulary: int | None, weights: str, activations: int | None
+) -> DrafterFactory:
+    """A compact draft on its target's embeddings and head."""
+    draft = read_compact(directory)
+    facts = draft.facts
+    if weights:
+        raise UnsupportedOption(f"the draft {facts.name} holds weights of its own, {facts.weights}; leave weights out")
+    facts.check_target(parts.identity)
+    base = parts.target.runner
+    runner = compact_runner(draft, base)
+    size = facts.vocabulary if vocabulary is None else vocabulary
+    partial = size not in (0, runner.vocab_size)
+    head = ""
+    if partial:
+        tokens = first_ranked(draft.tensors[RANKING].tolist(), size, runner.vocab_size)
+        head = runner.add_head(tokens, facts.weights if base.device.type == "cpu" else "")
+    identity = Identity(parts.identity.family, facts.layers, parts.identity.hidden_size, runner.vocab_size, facts.digest)
+    pool = parts.open_pool(runner, identity)
+    return _factory(parts, pool, LayerPlan(head=head), activations, "", size if partial else 0)
+
+
+def _factory(
+    parts: Parts, pool: SequencePool, plan: LayerPlan, activations: int | None, told: str, size: int
+) -> DrafterFactory:
+    """Drafts under a plan, in these activations, among `size` tokens, 0: all. told: of the identity."""
+    runner = pool.runner
+    plan = drafted_in(runner, plan, activations)
     if plan != FULL:
         pool = parts.open_pool(runner, pool.identity, plan)
-    bits = f", activations {plan.activations}" if plan.activations else ""
-    told = "".join([f", weights {weights}" if weights else "", f", {size} tokens" if partial else "", bits])
-    width = parts.target.runner.vocab_size
+    told += (f", {size} tokens" if size else "") + (f", activations {plan.activations}" if plan.activations else "")
+    shared, width = min(runner.vocab_size, parts.target.runner.vocab_size), parts.target.runner.vocab_size
     return lambda target: ModelDraft(pool, shared, told, width if runner.vocab_size < width else None)
 
 

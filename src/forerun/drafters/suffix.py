@@ -14,6 +14,7 @@ from typing import final
 
 from ..core.drafter import Drafter
 from ..core.forward import Rows
+from ..core.learned import Learning
 from ..core.values import Context, Round, Step
 from .base import DRAFTERS, DrafterFactory, Parts
 from .copying.continuations import Continuations
@@ -77,4 +78,4 @@ def build(parts: Parts, *, least: float = 0.15, history: int = 100_000) -> Draft
     if history < 0:
         raise ValueError(f"history must be at least 0 tokens, got {history}")
     acceptance, earlier = VoteAcceptance(), History(history)
-    return lambda target: Suffix(acceptance, earlier, least)
+    return Learning(lambda target: Suffix(acceptance, earlier, least), {"acceptance": acceptance})

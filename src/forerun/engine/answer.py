@@ -11,6 +11,7 @@ from torch import Tensor
 
 from ..core.sampling import processed, warped
 from ..core.values import Context, FinishReason, Round
+from .explanation import Explained
 from .stats import Stats
 from .text import TextStream
 
@@ -30,7 +31,8 @@ class Result:
 
     ids and logprobs (None unless asked for) end with the token that completes a stop string. finish_reason is
     "stop" or "length". text is None without a tokenizer. applied: the options that took effect, the checkpoint's and
-    the request's; "checkpoint" lists the fields of the checkpoint's generation config among them.
+    the request's; "checkpoint" lists the fields of the checkpoint's generation config among them. choice: what the drafter
+    auto chose and why, "" for others. explained: the rounds after the first token, where that was asked for.
     """
 
     text: str | None
@@ -40,6 +42,8 @@ class Result:
     finish_reason: FinishReason
     prompt_tokens: int
     applied: Mapping[str, Any] = field(default_factory=dict)
+    choice: str = ""
+    explained: tuple[Explained, ...] | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -74,9 +78,13 @@ class Answer:
         stop: Sequence[str] = (),
         logprobs: LogprobOptions | None = None,
         applied: Mapping[str, Any] | None = None,
+        choice: str = "",
+        explained: list[Explained] | None = None,
     ) -> None:
         self._context = context
         self._applied = {} if applied is None else applied
+        self._choice = choice
+        self._explained = explained
         self._text = None if tokenizer is None else TextStream(tokenizer, stop)
         self._logprob_options = logprobs
         self._logprobs: list[TokenLogprob] = []
@@ -115,6 +123,8 @@ class Answer:
             finish_reason="stop" if self.stopped() else self._context.finish_reason or "length",
             prompt_tokens=self._context.prompt_length,
             applied=self._applied,
+            choice=self._choice,
+            explained=None if self._explained is None else tuple(self._explained),
         )
         return Piece(rest, (), result=result)
 

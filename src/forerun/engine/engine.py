@@ -7,7 +7,7 @@ import warnings
 from collections import deque
 from collections.abc import AsyncGenerator, Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import aclosing, contextmanager
-from dataclasses import dataclass
+from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Unpack, final, overload
 
@@ -17,12 +17,11 @@ from torch import nn
 from ..core.chance import Seeded
 from ..core.decode import decode
 from ..core.drafter import Drafter
-from ..core.drive import Batch, Event
 from ..core.identity import Identity, Pair
 from ..core.processors import PROMISE, ClassifiedProcessors
 from ..core.values import Context, Round
 from ..drafters.base import DrafterFactory, Parts, drafting_pool
-from ..drafters.hybrid import Hybrid
+from ..drafters.cascade import Cascade
 from ..drafters.none import NoDraft
 from ..drafters.prediction import Prediction
 from ..errors import UnsupportedOption
@@ -37,10 +36,13 @@ from ..models.packed.runner import HFRunner, Runner
 from ..models.packed.sequence import Sequence as Target
 from ..policies.base import PolicyFactory
 from .answer import Answer, Piece, Result
+from .explanation import Explained, Explaining
 from .generation_config.defaults import CheckpointDefaults, read_defaults
 from .generation_config.processors import ProcessorContext
 from .generation_config.sampling import with_checkpoint
-from .methods import drafter_factory, policy_factory
+from .in_flight import InFlight, Job
+from .kept import kept_for
+from .methods import drafter_factory, name_of, policy_factory, policy_for
 from .option_values import whole_number
 from .options import Options, applied_options, given_options, options_from
 from .prompts.forms import encode, is_many, split
@@ -54,16 +56,6 @@ if TYPE_CHECKING:
 MAX_BATCH = 16
 
 
-@dataclass(frozen=True, slots=True)
-class _Job:
-    """A prompt on its way to an answer. alone: its processors may keep state that another request would change."""
-
-    context: Context
-    answer: Answer
-    speculate: bool
-    alone: bool
-
-
 @final
 class Engine:
     """Answers prompts through the speculative loop. Make one with forerun.load."""
@@ -75,6 +67,7 @@ class Engine:
         pools: Sequence[SequencePool],
         drafter: DrafterFactory,
         policy: PolicyFactory,
+        drafter_name: str = "",
     ) -> None:
         self.tokenizer: PreTrainedTokenizerBase | None = loaded.tokenizer
         self.runner = loaded.runner
@@ -86,6 +79,8 @@ class Engine:
         self._parts = parts
         self._pools = pools
         self._policy = policy
+        self._drafter_name = drafter_name
+        self._learned, self.choice = kept_for(self, drafter, policy)
         self._check_pair()
 
     # a text is a sequence of texts to a type checker
@@ -131,7 +126,7 @@ class Engine:
         size = MAX_BATCH if max_batch is None else whole_number("max_batch", max_batch)
         if size < 1:
             raise ValueError(f"max_batch must be at least 1, got {size}")
-        jobs = [self._job(prompt, options) for prompt, options in requests]
+        jobs = [self.prepare(prompt, options) for prompt, options in requests]
         return ((index, piece.result) for index, piece in self._run(jobs, size) if piece.result is not None)
 
     def stream(self, prompt: Prompt, **options: Unpack[RequestOptions]) -> Iterator[Piece]:
@@ -140,28 +135,36 @@ class Engine:
         prompts = split(prompt, self._padding()) if many else [prompt]
         if len(prompts) > 1 or (many and isinstance(prompt, Sequence)):
             raise UnsupportedOption("stream takes one prompt; use generate for several at once")
-        jobs = [self._job(prompts[0], options)]
+        jobs = [self.prepare(prompts[0], options)]
         return (piece for _, piece in self._run(jobs, 1))
 
     def using(
         self,
         drafter: str | DrafterFactory,
-        policy: str | PolicyFactory = "fixed",
+        policy: str | PolicyFactory | None = None,
         *,
         drafter_options: Mapping[str, object] | None = None,
         policy_options: Mapping[str, object] | None = None,
     ) -> Engine:
         """An engine on the same model, loaded once, with another method. Raises what load raises."""
-        make_policy = policy_factory(policy, policy_options)
+        make_policy = policy_factory(policy_for(drafter, policy), policy_options)
         make_drafter = drafter_factory(drafter, drafter_options, self._parts)
-        return Engine(self._loaded, self._parts, self._pools, make_drafter, make_policy)
+        return Engine(self._loaded, self._parts, self._pools, make_drafter, make_policy, name_of(drafter))
 
-    async def rounds(self, context: Context, speculate: bool = True) -> AsyncGenerator[Round]:
-        """decode on a sequence of the pool, which is released whatever happens. For a driver (drive.py)."""
+    async def rounds(
+        self, context: Context, speculate: bool = True, told: list[Explained] | None = None
+    ) -> AsyncGenerator[Round]:
+        """decode on a sequence of the pool, which is released whatever happens. For a driver (drive.py).
+
+        told: where to explain the rounds, if they are to be.
+        """
         with self.borrow(context.ids, speculate) as (sequence, drafter):
             if context.prediction and speculate:
-                drafter = Hybrid(Prediction(), drafter)
-            async with aclosing(decode(sequence, drafter, self._policy(), context)) as rounds:
+                drafter = Cascade((Prediction(), drafter), ("prediction", self._drafter_name), None)
+            policy = self._policy()
+            if told is not None:
+                policy = Explaining(policy, drafter, self._drafter_name, told)
+            async with aclosing(decode(sequence, drafter, policy, context)) as rounds:
                 async for round in rounds:
                     yield round
 
@@ -175,6 +178,8 @@ class Engine:
         finally:
             drafter.close()
             self._parts.target.release(sequence)
+            if self._learned is not None:
+                self._learned.request_ended()
 
     @property
     def pair(self) -> Pair:
@@ -228,7 +233,8 @@ class Engine:
         """What the checkpoint's generation config asks of requests that leave it open. Raises what read_defaults raises."""
         return read_defaults(self._loaded.generation_config())
 
-    def _job(self, prompt: Prompt, given: RequestOptions) -> _Job:
+    def prepare(self, prompt: Prompt, given: RequestOptions) -> Job:
+        """A checked request for InFlight, nothing of which has run. Raises ValueError if prompt or options are no good."""
         asked = given_options(given)
         ids = self._ids(prompt)
         defaults = self.checkpoint_defaults if asked.get("generation_config", True) else CheckpointDefaults()
@@ -243,47 +249,38 @@ class Engine:
         own = options.classified()
         context, fields = self._context(ids, options, own, defaults, asked)
         applied = applied_options(options, defaults, asked, fields)
-        answer = Answer(context, self.tokenizer, options.stop_strings(), options.logprob_options(), applied)
+        told: list[Explained] | None = [] if options.explain else None
+        form = options.stop_strings(), options.logprob_options()
+        answer = Answer(context, self.tokenizer, *form, applied, self.choice, told)
         if (doubt := options.doubt(own)) is not None:
             warnings.warn(f"nothing is drafted: {doubt}; {PROMISE}", stacklevel=4)
-        return _Job(context, answer, options.speculate and doubt is None, alone=doubt is not None)
+        rounds = partial(self.rounds, context, options.speculate and doubt is None, told)
+        return Job(context, answer, rounds, alone=doubt is not None)
 
-    def _run(self, jobs: list[_Job], max_batch: int) -> Iterator[tuple[int, Piece]]:
+    def _run(self, jobs: list[Job], max_batch: int) -> Iterator[tuple[int, Piece]]:
         waiting, alone = deque(range(len(jobs))), False
-        batch: Batch[int, Round] = Batch()
+        flight: InFlight[int] = InFlight()
         try:
             while True:
                 added: list[int] = []
-                while waiting and len(batch) + len(added) < max_batch:
-                    if (len(batch) or added) and (alone or jobs[waiting[0]].alone):
+                while waiting and len(flight) + len(added) < max_batch:
+                    if (len(flight) or added) and (alone or jobs[waiting[0]].alone):
                         break
                     added.append(waiting.popleft())
                     alone = jobs[added[-1]].alone
                 if added:
                     self.follow()
                 for index in added:
-                    batch.add(index, self.rounds(jobs[index].context, jobs[index].speculate))
-                if not len(batch):
+                    flight.add(index, jobs[index])
+                if not len(flight):
                     return
-                for event in batch.step():
-                    if event.error is not None:
-                        raise event.error
-                    for piece in self._take(event, jobs, batch):
-                        yield event.key, piece
+                for progress in flight.step():
+                    if progress.error is not None:
+                        raise progress.error
+                    for piece in progress.pieces:
+                        yield progress.key, piece
         finally:
-            batch.close()
-
-    def _take(self, event: Event[int, Round], jobs: list[_Job], batch: Batch[int, Round]) -> Iterator[Piece]:
-        answer = jobs[event.key].answer
-        if answer.stopped():
-            return
-        if event.value is None:
-            yield answer.end()
-            return
-        yield from answer.take(event.value, event.native)
-        if answer.stopped():
-            batch.cancel(event.key)
-            yield answer.end()
+            flight.close()
 
     def _ids(self, prompt: Prompt) -> list[int]:
         ids = encode(prompt, self.tokenizer, self._padding())
@@ -325,7 +322,7 @@ def load(
     model: str | Path | nn.Module,
     tokenizer: TokenizerSource | None = None,
     drafter: str | DrafterFactory = "none",
-    policy: str | PolicyFactory = "fixed",
+    policy: str | PolicyFactory | None = None,
     *,
     drafter_options: Mapping[str, object] | None = None,
     policy_options: Mapping[str, object] | None = None,
@@ -339,7 +336,8 @@ def load(
     """An engine for a model: "smollm2", a directory, a GGUF file, a hub name, or a loaded transformers model.
 
     tokenizer is loaded, a path or a name, or a bare tokenizers.Tokenizer; by default the model's own, if it has a name.
-    drafter and policy are registered names with their options, or factories of your own. weights holds the matrices in a
+    drafter and policy are registered names with their options, or factories of your own; the policy is "governor" with the
+    drafter "auto", else "fixed", unless given. weights holds the matrices in a
     smaller form: bf16, int8, int4. runner "auto" takes the lean decoder where it applies, "lean" insists on it, "hf" runs
     transformers' own modules. activations: 8 or 16 bits for the rows that native products take; 16 where they run, unless
     given. A model object is left as it is, on its own modules. Raises a ForerunError, or ValueError,
@@ -371,14 +369,15 @@ def load(
         pools.append(drafting_pool(runner, identity, plan))
         return pools[-1]
 
-    make_policy = policy_factory(policy, policy_options)
+    make_policy = policy_factory(policy_for(drafter, policy), policy_options)
     given = as_tokenizer(tokenizer, trust_remote_code)
     loaded = open_model(model, tokenizer=given, **form, **place)
     if activations is not None:
         loaded.runner.use_activations(activations)
     pools.append(SequencePool(loaded.runner))
     parts = Parts(pools[0], loaded.identity, loaded.vocabulary, opened, _encoder(loaded.tokenizer), open_pool)
-    return Engine(loaded, parts, pools, drafter_factory(drafter, drafter_options, parts), make_policy)
+    make_drafter = drafter_factory(drafter, drafter_options, parts)
+    return Engine(loaded, parts, pools, make_drafter, make_policy, name_of(drafter))
 
 
 def _encoder(tokenizer: Any | None) -> Callable[[str], list[int]] | None:

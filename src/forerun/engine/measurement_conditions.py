@@ -5,13 +5,15 @@ from __future__ import annotations
 import os
 import platform
 from importlib.metadata import version
-from pathlib import Path
 from typing import Any
 
 import torch
 
 from ..models.packed.runner import HFRunner
 from .engine import Engine
+from .hardware import hardware
+
+__all__ = ["conditions", "hardware"]
 
 PACKAGES = ("forerun", "torch", "transformers")
 
@@ -30,13 +32,3 @@ def conditions(engine: Engine, command: str) -> dict[str, Any]:
         "python": platform.python_version(),
         "versions": {package: version(package) for package in PACKAGES},
     }
-
-
-def hardware(device: torch.device | None = None) -> str:
-    """The name of a device, of the processor if there is none."""
-    if device is not None and device.type == "cuda":
-        return torch.cuda.get_device_name(device)
-    described = Path("/proc/cpuinfo")
-    lines = described.read_text().splitlines() if described.exists() else []
-    names = [line.partition(":")[2].strip() for line in lines if line.startswith("model name")]
-    return names[0] if names else platform.processor() or platform.machine()

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, TypeVar
 
 from ..drafters.registry import DRAFTERS
 from ..policies.registry import POLICIES
@@ -12,8 +12,11 @@ if TYPE_CHECKING:
     from ..drafters.base import DrafterFactory, Parts
     from ..policies.base import PolicyFactory
 
-# what forerun generate does unless told otherwise
-DEFAULT_DRAFTER, DEFAULT_POLICY = "lookup", "fixed"
+P = TypeVar("P")
+
+# what forerun generate does unless told otherwise, and the policies of that drafter and of any other
+DEFAULT_DRAFTER = AUTO = "auto"
+POLICY_OF_AUTO, DEFAULT_POLICY = "governor", "fixed"
 
 
 def drafter_factory(drafter: str | DrafterFactory, options: Mapping[str, Any] | None, parts: Parts) -> DrafterFactory:
@@ -22,6 +25,16 @@ def drafter_factory(drafter: str | DrafterFactory, options: Mapping[str, Any] | 
         return drafter
     given = options or {}
     return DRAFTERS.check(drafter, given).build(parts, **given)
+
+
+def name_of(drafter: object) -> str:
+    """Its name, "" of a factory."""
+    return drafter if isinstance(drafter, str) else ""
+
+
+def policy_for(drafter: object, policy: P | None) -> P | str:
+    """The policy that was chosen, else what goes with the drafter."""
+    return (POLICY_OF_AUTO if drafter == AUTO else DEFAULT_POLICY) if policy is None else policy
 
 
 def policy_factory(policy: str | PolicyFactory, options: Mapping[str, Any] | None) -> PolicyFactory:

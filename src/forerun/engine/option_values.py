@@ -84,7 +84,8 @@ KINDS: Mapping[str, Callable[[str, Any], Any]] = {
     **dict.fromkeys(("temperature", "top_p", "min_p"), _number),
     **dict.fromkeys(("repetition_penalty", "frequency_penalty", "presence_penalty"), _number),
     **dict.fromkeys(
-        ("do_sample", "ignore_eos", "processed_logprobs", "speculate", "remember", "generation_config"), _switch
+        ("do_sample", "ignore_eos", "processed_logprobs", "speculate", "remember", "explain", "generation_config"),
+        _switch,
     ),
     "logprobs": _alternatives,
     "stop": _strings,

@@ -53,6 +53,7 @@ class Options:
     speculate: bool = True
     prediction: str | Sequence[int] | None = None
     remember: bool = True
+    explain: bool = False
     generation_config: bool = True
 
     def classified(self) -> ClassifiedProcessors:

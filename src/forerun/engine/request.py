@@ -59,6 +59,9 @@ class RequestOptions(TypedDict, total=False):
     remember: Annotated[
         bool | None, "Let drafters that copy text keep the answer, to draft later answers of this engine from."
     ]
+    explain: Annotated[
+        bool | None, "Tell of each round who drafted, how surely, what was expected of it and what was accepted."
+    ]
     generation_config: Annotated[
         bool | None, "Do what the checkpoint's generation config asks for where the request says nothing."
     ]

@@ -10,8 +10,9 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from enum import Enum
-from typing import final
+from typing import Any, final
 
+from ..core.learned import numbers
 from ..core.values import Step
 from .base import confidence, has_row
 from .logistic_regression import LogisticRegression, Odds, RequestEffect, log_odds
@@ -58,6 +59,26 @@ class Beliefs:
         self.typical = dict.fromkeys(Kind, 0.0)  # reading of an accepted token
         # of the drafts, which kind ends them
         self.share = {Kind.ROW: 0.5, Kind.COUNTED: 0.0, Kind.COPIED: 0.5}
+
+    def as_data(self) -> dict[str, Any]:
+        return {
+            kind.name: {
+                "token": self.token[kind].as_data(),
+                "ahead": self.ahead[kind].as_data(),
+                "usual": [self.typical[kind], self.share[kind]],
+            }
+            for kind in Kind
+        }
+
+    def recall(self, data: Any) -> None:
+        """Into beliefs that are new. Raises ValueError where data is not what as_data gives."""
+        for kind in Kind:
+            told = data.get(kind.name) if isinstance(data, dict) else None
+            if not isinstance(told, dict):
+                raise ValueError(f"no beliefs were kept in {str(data)[:40]}")
+            self.token[kind].recall(told.get("token"))
+            self.ahead[kind].recall(told.get("ahead"))
+            self.typical[kind], self.share[kind] = numbers(told.get("usual"), 2, -100.0)
 
     @property
     def with_row(self) -> float:

@@ -28,8 +28,9 @@ from collections.abc import Callable, Iterable
 from collections.abc import Sequence as Series
 from itertools import chain, repeat
 from threading import RLock
-from typing import final
+from typing import Any, final
 
+from ..core.learned import Learned, Learning, numbers
 from ..core.policy import LengthPolicy
 from ..core.values import Round, Step
 from .acceptance_forecast import AcceptanceForecast, Beliefs, Kind, Reading, read
@@ -77,7 +78,7 @@ class Rate:
 
 
 @final
-class SharedState:
+class SharedState(Learned):
     """What requests share: regressions, costs, the price of time, and the budgets for trying."""
 
     def __init__(self, costs: StepCosts) -> None:
@@ -88,6 +89,30 @@ class SharedState:
         self.spare = 0.0
         self.lengths = AnswerLengths()
         self.spare_for_reading = MOST_SPARE
+
+    def as_data(self) -> dict[str, Any]:
+        with self.lock:
+            return {
+                "beliefs": self.beliefs.as_data(),
+                "costs": self.costs.as_data(),
+                "lengths": self.lengths.as_data(),
+                "rate": [self.rate.tokens, self.rate.time],
+                "spare": [self.spare, self.spare_for_reading],
+            }
+
+    def recall(self, data: Any) -> None:
+        if not isinstance(data, dict):
+            raise ValueError(f"nothing that a rule learnt was kept in {str(data)[:40]}")
+        beliefs, lengths = Beliefs(), AnswerLengths()
+        beliefs.recall(data.get("beliefs"))
+        lengths.recall(data.get("lengths"))
+        tokens, time = numbers(data.get("rate"), 2)
+        spare, for_reading = numbers(data.get("spare"), 2, -1e6)
+        with self.lock:
+            self.costs.recall(data.get("costs"))
+            self.beliefs, self.lengths = beliefs, lengths
+            self.rate.tokens, self.rate.time = tokens, time
+            self.spare, self.spare_for_reading = min(spare, MOST_SPARE), for_reading
 
 
 @final
@@ -158,8 +183,10 @@ class CostAware(LengthPolicy):
         # the first draft after a pause reads what it missed: not what a step costs
         know.costs.learn(with_row, len(steps) if self._idle == 0 else 0, round)
         rounds = (len(steps) * self._step(with_row) + know.costs.verify(len(steps) + 1)) / know.costs.verify(1)
+        tokens = sum(self._survival)
+        self.expected = tokens, rounds
         for rate in (self._rate, know.rate):
-            rate.add(sum(self._survival), rounds)
+            rate.add(tokens, rounds)
         self._forecast.learn(readings, accepted)
         know.spare = min(know.spare - self._debt(len(steps)) + SHARE * (accepted + 1), MOST_SPARE)
         self._idle = 0 if steps else (self._idle or 0) + 1
@@ -253,5 +280,7 @@ def with_costs(
     costs: Callable[[], StepCosts], *, max_steps: int = 20, optimism: float = 1.0, retry: int = 8, carry: bool = True
 ) -> PolicyFactory:
     """The policy on costs that a caller knows, such as given_costs of a measured curve."""
+    if not carry:
+        return lambda: CostAware(SharedState(costs()), optimism, max_steps, retry)
     shared = SharedState(costs())
-    return lambda: CostAware(shared if carry else SharedState(costs()), optimism, max_steps, retry)
+    return Learning(lambda: CostAware(shared, optimism, max_steps, retry), {"rule": shared})

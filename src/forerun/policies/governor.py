@@ -19,6 +19,7 @@ from statistics import median
 from threading import RLock
 from typing import Any, final
 
+from ..core.learned import Learned, Learning, joined, numbers
 from ..core.policy import LengthPolicy
 from ..core.values import Round, Step
 from .base import POLICIES, PolicyFactory
@@ -32,7 +33,7 @@ FADE = 0.8
 
 
 @final
-class LossAccount:
+class LossAccount(Learned):
     """Gains and losses against plain decoding, and whether to draft."""
 
     def __init__(self, credit: float, loss: float) -> None:
@@ -84,6 +85,20 @@ class LossAccount:
         elif self._credit <= 0:
             self._rested = 0
 
+    def as_data(self) -> dict[str, Any]:
+        with self.lock:
+            return {"account": [self._credit, self._expected, float(self._rest)], "off": self._rested is not None}
+
+    def recall(self, data: Any) -> None:
+        """The time of a plain round is measured anew, since the machine may be busier."""
+        if not isinstance(data, dict) or not isinstance(data.get("off"), bool):
+            raise ValueError(f"no account was kept in {str(data)[:40]}")
+        credit, expected, rest = numbers(data.get("account"), 3, -1e6)
+        with self.lock:
+            self._credit, self._expected = min(credit, self._limit), expected
+            self._rest = min(max(int(rest), SHORTEST_REST), LONGEST_REST)
+            self._rested = 0 if data["off"] else None
+
     def _put(self, amount: float) -> None:
         self._credit = min(self._credit + amount, self._limit)
 
@@ -121,5 +136,7 @@ def build(
     if not 0 < loss < 1:
         raise ValueError(f"loss must be in (0, 1), got {loss}")
     make = inner_policy("governor", inner, options)
+    if not carry:
+        return lambda: Governor(make(), LossAccount(credit, loss))
     shared = LossAccount(credit, loss)
-    return lambda: Governor(make(), shared if carry else LossAccount(credit, loss))
+    return Learning(lambda: Governor(make(), shared), {"account": shared, **joined(inner=make)})

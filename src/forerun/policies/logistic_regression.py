@@ -10,10 +10,13 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from math import exp, log, pi, sqrt
-from typing import final
+from typing import Any, final
+
+from ..core.learned import numbers
 
 LEAST_CURVATURE = 1e-3
 SUREST = 7.0
+MOST = 100.0  # of a weight that is kept
 
 
 def log_odds(probability: float) -> float:
@@ -72,7 +75,7 @@ class LogisticRegression:
         self._keep = keep
 
     def of(self, known: Sequence[float], effect: RequestEffect) -> Odds:
-        spread = _dot(self._pull(known), known)
+        spread = max(_dot(self._pull(known), known), 0.0)
         return Odds(effect.mean + _dot(self._mean, known), effect.variance + spread)
 
     def learn(self, known: Sequence[float], effect: RequestEffect, happened: bool) -> None:
@@ -87,6 +90,17 @@ class LogisticRegression:
             row[:] = [fade * (value - own * curvature * other) for value, other in zip(row, pull, strict=True)]
             row[i] += (1 - fade) * self._first[i]
         effect.move(push, curvature)
+
+    def as_data(self) -> list[list[float]]:
+        return [self._mean, *self._spread]
+
+    def recall(self, data: Any) -> None:
+        """Raises ValueError where data is not what as_data gives of a regression of so many weights."""
+        size = len(self._mean)
+        if not isinstance(data, list) or len(data) != size + 1:
+            raise ValueError(f"no regression of {size} weights was kept in {str(data)[:40]}")
+        mean, *spread = (numbers(row, size, -MOST, MOST) for row in data)
+        self._mean, self._spread = mean, spread
 
     def _pull(self, known: Sequence[float]) -> list[float]:
         return [_dot(row, known) for row in self._spread]

@@ -8,7 +8,9 @@ learnt from answers that have ended. It doesn't depend on what was written alrea
 from __future__ import annotations
 
 from collections.abc import Callable
-from typing import final
+from typing import Any, final
+
+from ..core.learned import numbers
 
 KEEP = 0.98  # of the lengths of earlier answers, an answer
 HOPELESS = 1e-3
@@ -25,6 +27,12 @@ class AnswerLengths:
     def add(self, tokens: int) -> None:
         self._answers = KEEP * self._answers + 1
         self._tokens = KEEP * self._tokens + tokens
+
+    def as_data(self) -> list[float]:
+        return [self._answers, self._tokens]
+
+    def recall(self, data: Any) -> None:
+        self._answers, self._tokens = numbers(data, 2)
 
     def expected(self, room: int) -> float:
         """Of an answer that may have so many tokens, whose bound counts as one earlier answer."""

@@ -8,18 +8,18 @@ from __future__ import annotations
 
 from abc import ABC, abstractmethod
 from collections import deque
-from collections.abc import Callable, Mapping
-from dataclasses import dataclass
+from collections.abc import Callable
 from statistics import median
-from typing import final
+from typing import Any, final
 
 from ..core.cost import Cost
 from ..core.values import Round
+from .cost_line import FIRST_SLOPE, Line, line_through
+from .kept_costs import NOTHING, KeptCosts
 
 NEWEST = 32
-LINE_WORTH = 3.0  # the line counts as so many rounds of a row count
+LINE_WORTH, KEPT_WORTH = 3.0, 8.0  # the line, and a kept cost, count as so many rounds of a row count
 # before anything was measured, in verifications of one row
-FIRST_SLOPE, SLOPE_WORTH = 0.05, 4.0
 FIRST_STEP = {True: 0.15, False: 0.001}
 
 
@@ -46,6 +46,13 @@ class StepCosts(ABC):
     def learn(self, has_row: bool, steps: int, round: Round) -> None:  # noqa: B027
         """Learn from a round with this many steps."""
 
+    def as_data(self) -> Any:
+        """What was measured, in plain rounds; None where nothing was."""
+        return None
+
+    def recall(self, data: Any) -> None:  # noqa: B027
+        """Start from what as_data gave. Raises ValueError where it isn't that."""
+
 
 @final
 class GivenStepCosts(StepCosts):
@@ -62,19 +69,6 @@ class GivenStepCosts(StepCosts):
         return self._verify(rows)
 
 
-@dataclass(frozen=True, slots=True)
-class Line:
-    """y by x: a straight line through (mid_x, mid_y), nowhere below least."""
-
-    mid_x: float
-    mid_y: float
-    slope: float
-    least: float
-
-    def at(self, x: int) -> float:
-        return max(self.mid_y + self.slope * (x - self.mid_x), self.least)
-
-
 @final
 class MeasuredStepCosts(StepCosts):
     """Learnt from Round.timing; the unit is a second."""
@@ -87,16 +81,18 @@ class MeasuredStepCosts(StepCosts):
         self._line: Line | None = None
         self._step: dict[bool, float] = {}
         self._verify: dict[int, float] = {}
+        self._kept = NOTHING
 
     def step(self, has_row: bool) -> float:
         if has_row not in self._step:
             seen = self._steps.get(has_row)
-            self._step[has_row] = median(seen) if seen else FIRST_STEP[has_row] * self.verify(1)
+            first = self._kept.step.get(has_row, FIRST_STEP[has_row]) * self.verify(1)
+            self._step[has_row] = median(seen) if seen else first
         return self._step[has_row]
 
     def verify(self, rows: int) -> float:
         if not self._rounds:
-            return 1.0
+            return self._kept.at(rows)
         if rows not in self._verify:
             self._verify[rows] = self._estimate(rows)
         return self._verify[rows]
@@ -104,6 +100,8 @@ class MeasuredStepCosts(StepCosts):
     def read(self, rows: int) -> float:
         if self._readings:
             return self.step(True) + median(self._readings) * rows
+        if self._kept.read is not None:
+            return self.step(True) + self._kept.read * self.verify(1) * rows
         return super().read(rows) if self._rounds else FIRST_STEP[True] * (1 + FIRST_SLOPE * (rows - 1))
 
     def learn_reading(self, rows: int, steps: int, round: Round) -> None:
@@ -124,24 +122,35 @@ class MeasuredStepCosts(StepCosts):
         self._verify.clear()
 
     def _estimate(self, rows: int) -> float:
-        if self._line is None:
-            self._line = line_through(self._points)
         own, tries = self._points.get(rows, (0.0, 0.0))
-        return (own * tries + self._line.at(rows) * LINE_WORTH) / (tries + LINE_WORTH)
+        if not self._kept.verify:
+            if self._line is None:
+                self._line = line_through(self._points)
+            other, worth = self._line.at(rows), LINE_WORTH
+        else:
+            other, worth = self._kept.at(rows) * self._unit(), KEPT_WORTH
+        return (own * tries + other * worth) / (tries + worth)
+
+    def _unit(self) -> float:
+        """Of a verification of one row, by what others took beside those that were kept."""
+        if 1 in self._points:
+            return self._points[1][0]
+        total = sum(tries for _, tries in self._points.values())
+        return sum(took / self._kept.at(rows) * tries for rows, (took, tries) in self._points.items()) / total
+
+    def as_data(self) -> Any:
+        if not self._rounds:
+            return self._kept.as_data()
+        one = self.verify(1)
+        verify = {rows: self.verify(rows) / one for rows in {*self._points, *self._kept.verify}}
+        step = {has_row: self.step(has_row) / one for has_row in {*self._steps, *self._kept.step}}
+        read = median(self._readings) / one if self._readings else self._kept.read
+        return KeptCosts(verify, step, read).as_data()
+
+    def recall(self, data: Any) -> None:
+        self._kept = KeptCosts.from_data(data)
 
 
 def given_costs(target: Cost, draft_ms: float, prefix: float | None = None) -> GivenStepCosts:
     """The costs of a measured cost curve, in milliseconds."""
     return GivenStepCosts(draft_ms, lambda rows: target.ms(rows, prefix))
-
-
-def line_through(points: Mapping[int, tuple[float, float]]) -> Line:
-    """The line through x -> (y, weight) with the least squares; it never falls."""
-    total = sum(weight for _, weight in points.values())
-    mid_x = sum(at * weight for at, (_, weight) in points.items()) / total
-    mid_y = sum(y * weight for y, weight in points.values()) / total
-    spread = sum(weight * (at - mid_x) ** 2 for at, (_, weight) in points.items())
-    rise = sum(weight * (at - mid_x) * (y - mid_y) for at, (y, weight) in points.items())
-    expected = FIRST_SLOPE * mid_y / (1 + FIRST_SLOPE * (mid_x - 1))
-    slope = max((rise + SLOPE_WORTH * expected) / (spread + SLOPE_WORTH), 0.0)
-    return Line(mid_x, mid_y, slope, min(y for y, _ in points.values()) / 2)

@@ -25,6 +25,10 @@ class Wrapping(LengthPolicy):
         self.trained_for = inner.trained_for
         self._inner = inner
 
+    @property
+    def expected(self) -> tuple[float, float] | None:  # type: ignore[override]
+        return self._inner.expected
+
     def begin(self, unread: int, room: int) -> None:
         self._inner.begin(unread, room)
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import final
 
-from ..drafters.hybrid import Hybrid
+from ..drafters.cascade import cascade_of
 from ..engine.engine import Engine
 from .branching import drafter_of
 from .candidates import BRANCHED, Candidate, DrafterConfig
@@ -41,4 +41,4 @@ class Engines:
 
     def _hybrid(self, config: DrafterConfig) -> Engine:
         first, then = (self.of_config(part).drafter for part in config.parts)
-        return self.plain.using(lambda target: Hybrid(first(target), then(target)))
+        return self.plain.using(cascade_of((first, then), [part.drafter for part in config.parts]))

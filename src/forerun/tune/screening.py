@@ -158,6 +158,7 @@ async def _drafted(lookup: Lookup, context: Context, most: int) -> AsyncGenerato
 
 
 def positions_of_hybrid(first: Positions, then: Positions) -> Positions:
+    """As if the first drafted wherever it finds something; the cascade that runs chooses by what rounds took."""
     return [
         [one if one.drafted else other for one, other in zip(mine, others, strict=True)]
         for mine, others in zip(first, then, strict=True)

@@ -54,7 +54,7 @@ def simulate(
     method = method_of("none", policy, given)
     opened = open_trace(trace)
     replay = Replay(opened, costs_of(costs, opened, opened.branched), opened.branched)
-    variant = Variant(policy, method.policy_options)
+    variant = Variant(method.policy, method.policy_options)
     seen = _seen(replay, variant)
     report: dict[str, Any] = {"policy": variant.label, "costs": costs, **seen}
     even = None

@@ -3,17 +3,19 @@
 from __future__ import annotations
 
 from threading import Lock
-from typing import final
+from typing import Any, final
 
+from ...core.learned import Learned, numbers
 from .continuations import Vote
 
 FADE = 0.999  # of what was counted, an outcome of the same kind
 PRIOR = 4.0  # outcomes that the first guess counts as
+MOST_KINDS = 1000
 Kind = tuple[int, int, int, int]
 
 
 @final
-class VoteAcceptance:
+class VoteAcceptance(Learned):
     """The share of accepted tokens by length of the match, share and number of votes, and place in the draft."""
 
     def __init__(self) -> None:
@@ -33,6 +35,19 @@ class VoteAcceptance:
                 kind = _kind(vote, place)
                 right, tried = self._counted.get(kind, (0.0, 0.0))
                 self._counted[kind] = FADE * right + (place < accepted), FADE * tried + 1
+
+    def as_data(self) -> list[list[float]]:
+        with self._lock:
+            return [[*kind, *counted] for kind, counted in self._counted.items()]
+
+    def recall(self, data: Any) -> None:
+        if not isinstance(data, list):
+            raise ValueError(f"no acceptances were kept in {str(data)[:40]}")
+        counted: dict[Kind, tuple[float, float]] = {}
+        for length, share, places, place, right, tried in (numbers(one, 6) for one in data[:MOST_KINDS]):
+            counted[int(length), int(share), int(places), int(place)] = min(right, tried), tried
+        with self._lock:
+            self._counted = counted
 
 
 def _kind(vote: Vote, place: int) -> Kind:

@@ -19,6 +19,7 @@ from ...errors import UnsupportedOption
 from ...models.files.whole import write_whole
 from ...models.packed.plan import check_activations
 from ...policies.registry import POLICIES
+from ..methods import policy_for
 from .value import FORM, System, Target
 
 FORMAT = 1
@@ -77,7 +78,7 @@ def _system(data: Mapping[str, Any], path: Path) -> System:
     _check_keys(data, WHOLE if MARK in data else METHOD, "key")
     found = _with_paths(data, lambda name, value: _found(name, value, path.parent))
     drafter, drafter_options = _named(found, "drafter")
-    policy, policy_options = _named(found, "policy") if "policy" in found else ("fixed", {})
+    policy, policy_options = _named(found, "policy") if "policy" in found else (policy_for(drafter, None), {})
     DRAFTERS.check(drafter, drafter_options)
     POLICIES.check(policy, policy_options)
     return System(

@@ -29,7 +29,7 @@ from .attention import Stage
 from .build import Decoder, ModelSource, Source, build
 from .joint_store import JointStore
 from .layers import Layer
-from .linear import TORCH, Kernels, Linear
+from .linear import TORCH, Int8, Kernels, Linear, make_head
 from .native.applies import native_kernels
 from .native.dense import Dense
 from .native.library import Library
@@ -164,12 +164,18 @@ class LeanRunner(Runner):
         if self._step is not None:
             self._step.hold(name, self._layers[name])
 
-    def add_head(self, tokens: Sequence[int]) -> str:
+    def add_head(self, tokens: Sequence[int], weights: str = "") -> str:
+        """weights: the form of its rows where the whole head has floats."""
+        check_weights(weights)
         ids = torch.tensor(sorted(set(tokens)), device=self.device)
         # the name is the same in another session, so that a plan tells which head it means
         name = f"of {len(ids)} tokens ({hashlib.sha256(ids.cpu().numpy().tobytes()).hexdigest()[:8]})"
+        name += f" in {weights}" if weights else ""
         if name not in self._heads:
-            self._heads[name] = ids, self._decoder.head.picked(ids)
+            head = self._decoder.head.picked(ids)
+            if weights and not isinstance(self._decoder.head, Repacked | Int8):
+                head = make_head(head.dense(), weights, self._kernels)
+            self._heads[name] = ids, head
         return name
 
     def on(self, decoder: Decoder) -> LeanRunner:

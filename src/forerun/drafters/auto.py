@@ -1,0 +1,52 @@
+"""The best cascade that is known for a model: text that is copied, then a draft that was trained for it, if there is one.
+
+Other drafters need training, or seldom pay (recycling, early exits, trees), so they are named where they are wanted.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+from ..core.drafter import Drafter
+from ..core.learned import Learning
+from ..errors import ForerunError
+from ..models.files.known_drafts import KnownDraft, known_drafts
+from .base import DRAFTERS, DrafterFactory, Parts
+from .cascade import cascade_of
+
+COPYING, TRAINED = "suffix", "draft_model"
+
+
+@DRAFTERS("auto", source="forerun")
+def build(parts: Parts, *, trained: bool = True, keep: bool = True) -> Learning[Any, Drafter]:
+    """What is best known for this model: suffix, then a draft that was trained for it, each round what promises most.
+
+    trained: use such a draft where one is known. keep: what is learnt (never a text) is kept in the user's cache for the
+    next start; FORERUN_LEARNED=off says no for all.
+    """
+    makers: dict[str, DrafterFactory] = {COPYING: DRAFTERS.entry(COPYING).build(parts)}
+    draft, why = _trained_draft(parts) if trained else (None, "no trained draft is wanted")
+    name = ""
+    if draft is not None:
+        name, makers[TRAINED] = draft
+    made = cascade_of(list(makers.values()), list(makers))
+    kept_as = " ".join([*makers, name]).strip() if keep else ""
+    return Learning(made.make, made.learned, f"auto: {', then '.join(makers)}; {why}", kept_as)
+
+
+def _trained_draft(parts: Parts) -> tuple[tuple[str, DrafterFactory] | None, str]:
+    """The best known draft that can be opened, by name, and a sentence on the choice."""
+    refused = ""
+    for draft in known_drafts(parts.identity):
+        try:
+            make = DRAFTERS.entry(TRAINED).build(parts, model=str(draft.directory))
+        except (ForerunError, ValueError, OSError) as error:
+            refused = refused or f"; the draft {draft.name} was left out: {error}"
+            continue
+        return (draft.name, make), f"the draft {draft.name} was trained for {_whom(draft, parts)}{refused}"
+    return None, f"no trained draft is known for this model{refused}"
+
+
+def _whom(draft: KnownDraft, parts: Parts) -> str:
+    near = draft.facts.near(parts.identity)
+    return "a model of this shape and tokenizer" if near else "this model"
