@@ -56,7 +56,7 @@ class Options:
     json_schema: str | None = None
     json_object: bool = False
     regex: str | None = None
-    choice: Sequence[str] = ()
+    choice: Sequence[str] | None = None
     grammar: str | None = None
     remember: bool = True
     generation_config: bool = True

@@ -34,7 +34,7 @@ class Grammars:
         self._lock = Lock()
 
     def constraint(self, source: GrammarSource | None, ends: Collection[int]) -> Constraint | None:
-        """A new request's, None for None; ends are the tokens that end a text, allowed where the grammar accepts what is written.
+        """A new request's, None for None. ends: the tokens that end a text, allowed where the grammar accepts it.
 
         Raises UnsupportedOption without llguidance and for tokenizers that it can't read, ValueError on a grammar that is
         no good, with llguidance's reason.
