@@ -40,6 +40,7 @@ from .explanation import Explained, Explaining
 from .generation_config.defaults import CheckpointDefaults, read_defaults
 from .generation_config.processors import ProcessorContext
 from .generation_config.sampling import with_checkpoint
+from .grammar.compiled import Grammars
 from .in_flight import InFlight, Job
 from .kept import kept_for
 from .methods import drafter_factory, name_of, policy_factory, policy_for
@@ -68,6 +69,7 @@ class Engine:
         drafter: DrafterFactory,
         policy: PolicyFactory,
         drafter_name: str = "",
+        grammars: Grammars | None = None,
     ) -> None:
         self.tokenizer: PreTrainedTokenizerBase | None = loaded.tokenizer
         self.runner = loaded.runner
@@ -80,6 +82,7 @@ class Engine:
         self._pools = pools
         self._policy = policy
         self._drafter_name = drafter_name
+        self._grammars = grammars or Grammars(loaded.tokenizer, loaded.runner.vocab_size)
         self._learned, self.choice = kept_for(self, drafter, policy)
         self._check_pair()
 
@@ -149,7 +152,7 @@ class Engine:
         """An engine on the same model, loaded once, with another method. Raises what load raises."""
         make_policy = policy_factory(policy_for(drafter, policy), policy_options)
         make_drafter = drafter_factory(drafter, drafter_options, self._parts)
-        return Engine(self._loaded, self._parts, self._pools, make_drafter, make_policy, name_of(drafter))
+        return Engine(self._loaded, self._parts, self._pools, make_drafter, make_policy, name_of(drafter), self._grammars)
 
     async def rounds(
         self, context: Context, speculate: bool = True, told: list[Explained] | None = None
@@ -164,7 +167,7 @@ class Engine:
             policy = self._policy()
             if told is not None:
                 policy = Explaining(policy, drafter, self._drafter_name, told)
-            async with aclosing(decode(sequence, drafter, policy, context)) as rounds:
+            async with aclosing(decode(sequence, drafter, policy, context, speculate)) as rounds:
                 async for round in rounds:
                     yield round
 
@@ -314,6 +317,7 @@ class Engine:
             keep_logits=options.logprobs is not None,
             remember=options.remember,
             prediction=predicted_tokens(options.prediction, self.tokenizer, self.runner.vocab_size),
+            constraint=self._grammars.constraint(options.grammar_source(), () if options.ignore_eos else ends),
         )
         return context, fields
 
