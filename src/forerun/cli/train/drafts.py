@@ -13,8 +13,6 @@ if TYPE_CHECKING:
     from ...core.identity import Identity
     from ...models.files.known_drafts import KnownDraft
 
-NEAR = "other weights of this shape and tokenizer: fewer of its tokens may be right"
-
 
 def drafts(
     model: Annotated[
@@ -40,7 +38,13 @@ def drafts(
         return
     if listed:
         head = ("draft", "for", "what it is", "right by place", "from", "licence")
-        show_table(head, [_row(one, target) for one in listed])
+        show_table(head, [_row(one) for one in listed])
+        for one in listed:
+            if target is not None and one.facts.near(target):
+                show(
+                    f"{one.name} was trained for other weights of this shape and tokenizer: fewer of its tokens may be "
+                    "right."
+                )
         show(f"Draft with one: --drafter draft_model --drafter-model {listed[0].name}")
     else:
         show(f"No trained draft is known{f' for {model}' if model else ''}; make one with: forerun train draft")
@@ -57,12 +61,11 @@ def _identity(model: str) -> Identity:
     return identity_of(module.model, module.vocabulary)
 
 
-def _row(one: KnownDraft, target: Identity | None) -> tuple[str, ...]:
+def _row(one: KnownDraft) -> tuple[str, ...]:
     facts = one.facts
-    near = target is not None and facts.near(target)
     return (
         one.name,
-        f"{facts.target_name}{f' ({NEAR})' if near else ''}",
+        facts.target_name,
         f"{facts.layers} layers, {facts.weights}, {facts.vocabulary} tokens, {one.nbytes / 1e6:.1f} MB",
         " ".join(f"{share:.2f}" for share in facts.acceptance) or "not measured",
         one.source,
