@@ -1,10 +1,12 @@
 """Tiny random models of every supported family, built in code, whose windows and soft caps bite within a few tokens.
 
-And a tiny tokenizer, one token a byte, so that a character can be split between tokens; tiny exit adapters and heads.
+And a tiny tokenizer, one token a byte, so that a character can be split between tokens; tiny adapters, drafts and heads.
 """
 
 from __future__ import annotations
 
+import json
+from copy import deepcopy
 from pathlib import Path
 from typing import Any
 
@@ -15,6 +17,9 @@ from transformers import AutoConfig, AutoModelForCausalLM, PreTrainedTokenizerFa
 from .core.identity import Pair, identity_of
 from .models.files.adapter import AdapterFile, AdapterShape, write_adapter
 from .models.files.classifier_heads import ACCEPTANCE, LOOKAHEAD, ClassifierHeadFile, write_classifier_head
+from .models.files.compact_draft import RANKING, CompactDraft, DraftFacts, write_compact
+from .models.files.draft_shape import keep_layers
+from .models.lean.draft_weights import compacted
 
 VOCABULARY = 97
 WINDOW = 8
@@ -184,6 +189,43 @@ def save_tiny_adapter(path: str | Path, model: Any, exit_layer: int, inputs: str
     """Save a tiny_adapter to a directory that isn't there yet."""
     write_adapter(tiny_adapter(model, exit_layer, inputs, **options), Path(path))
     return Path(path)
+
+
+def tiny_draft(
+    model: Any, layers: tuple[int, ...], weights: str = "int8", tokenizer: Any | None = None, **facts: Any
+) -> CompactDraft:
+    """A compact draft made of some layers of a tiny Llama; facts: those of DraftFacts that are to be others."""
+    config = deepcopy(model.config)
+    keep_layers(config, layers)
+    own = {name: value.detach() for name, value in model.named_parameters()}
+    kept = {"model.norm.weight": own["model.norm.weight"]}
+    for place, layer in enumerate(layers):
+        first = f"model.layers.{layer}."
+        kept |= {
+            name.replace(first, f"model.layers.{place}."): value
+            for name, value in own.items()
+            if name.startswith(first)
+        }
+    told: dict[str, Any] = {
+        "name": "tiny",
+        "target": identity_of(model, None if tokenizer is None else dict(tokenizer.get_vocab())),
+        "target_name": "the tiny model",
+        "weights": weights,
+        "activations": 16,
+        "vocabulary": config.vocab_size,
+        "config": json.loads(config.to_json_string(use_diff=False)),
+        "license": "Apache-2.0",
+        "trained": {"acceptance": [0.5, 0.25]},
+    }
+    tensors = {**compacted(kept, weights), RANKING: torch.arange(config.vocab_size).int()}
+    return CompactDraft(DraftFacts(**{**told, **facts}), tensors)
+
+
+def save_tiny_draft(path: str | Path, model: Any, layers: tuple[int, ...], **given: Any) -> Path:
+    """Save a tiny_draft, named as its directory, which isn't there yet."""
+    path = Path(path)
+    write_compact(tiny_draft(model, layers, **{"name": path.name, **given}), path, "A draft for tests.\n")
+    return path
 
 
 def save_tiny_head(

@@ -67,6 +67,10 @@ COMMANDS = {
         "List the bundled models, and of every decoder of transformers whether it runs, and if not why.",
     ),
     "drafters": ("listing:drafters", "List the drafters with their options."),
+    "drafts": (
+        "train.drafts:drafts",
+        "List the trained drafts that are known here, for every model or for one; FORERUN_DRAFTS names folders of your own.",
+    ),
     "policies": ("tune.policies:policies", "List the length policies with their options, or compare them on a trace."),
     "doctor": (
         "doctor:doctor",

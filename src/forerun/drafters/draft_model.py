@@ -152,7 +152,9 @@ def _compact(
     if partial:
         tokens = first_ranked(draft.tensors[RANKING].tolist(), size, runner.vocab_size)
         head = runner.add_head(tokens, facts.weights if base.device.type == "cpu" else "")
-    identity = Identity(parts.identity.family, facts.layers, parts.identity.hidden_size, runner.vocab_size, facts.digest)
+    identity = Identity(
+        parts.identity.family, facts.layers, parts.identity.hidden_size, runner.vocab_size, facts.digest
+    )
     pool = parts.open_pool(runner, identity)
     return _factory(parts, pool, LayerPlan(head=head), activations, "", size if partial else 0)
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
@@ -13,7 +14,7 @@ from torch import Tensor
 from ..core.identity import Identity, identity_of
 from ..errors import UnsupportedModel, UnsupportedOption
 from ..models.files.compact_draft import FILE, RANKING, CompactDraft, DraftFacts, write_compact
-from ..models.files.draft import DraftFile, read_draft
+from ..models.files.draft import read_draft
 from ..models.lean.draft_weights import compacted
 from ..models.lean.shape import lean_applies
 from ..models.loading.load import Module, open_module
@@ -80,8 +81,8 @@ def _check_tables(draft: Module, target: Module) -> None:
     own, its = draft.model.config, target.model.config.get_text_config()
     if own.hidden_size != its.hidden_size:
         raise UnsupportedOption(
-            f"{draft.name} is {own.hidden_size} wide and {target.name} {its.hidden_size}, so its embeddings are its own; only a "
-            "draft of its target's width can do without them: use the checkpoint as it is"
+            f"{draft.name} is {own.hidden_size} wide and {target.name} {its.hidden_size}, so its embeddings are its own; "
+            "only a draft of its target's width can do without them: use the checkpoint as it is"
         )
     for what, mine, theirs in (
         ("embeddings", draft.model.get_input_embeddings(), target.model.get_input_embeddings()),
@@ -89,8 +90,8 @@ def _check_tables(draft: Module, target: Module) -> None:
     ):
         if not torch.equal(mine.weight, theirs.weight):
             raise UnsupportedOption(
-                f"{draft.name} has {what} other than those of {target.name}, which a compact draft takes in their place; use "
-                "the checkpoint as it is"
+                f"{draft.name} has {what} other than those of {target.name}, which a compact draft takes in their place; "
+                "use the checkpoint as it is"
             )
 
 
@@ -101,5 +102,5 @@ def _own(model: Any) -> Mapping[str, Tensor]:
 
 def _told(config: Any) -> dict[str, Any]:
     """The configuration as JSON holds it, without where it was read from."""
-    told: dict[str, Any] = config.to_dict()
+    told: dict[str, Any] = json.loads(config.to_json_string(use_diff=False))
     return {name: value for name, value in told.items() if not name.startswith("_")}

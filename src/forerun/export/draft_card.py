@@ -29,9 +29,9 @@ def _body(facts: DraftFacts, about: str) -> Iterator[str]:
     yield f"# {facts.name}"
     yield ""
     yield (
-        f"A draft model for speculative decoding with {facts.target_name}: {facts.layers} decoder layers in {facts.weights} that "
-        f"read {facts.target_name}'s own embeddings and speak through its own head, which are not part of this file. It "
-        f"drafts among {facts.vocabulary} tokens. The text stays the target's own: drafts change its speed alone."
+        f"A draft model for speculative decoding with {facts.target_name}: {facts.layers} decoder layers in {facts.weights} "
+        f"that read {facts.target_name}'s own embeddings and speak through its own head, which are not part of this file. "
+        f"It drafts among {facts.vocabulary} tokens. The text stays the target's own: drafts change its speed alone."
     )
     yield ""
     yield f"    forerun generate {facts.target_name} PROMPT --drafter draft_model --drafter-model {facts.name}"

@@ -31,6 +31,10 @@ COMMANDS = {
         "train.draft:draft",
         "Cut a draft model out of a model and teach it the model's own answers: an ordinary checkpoint in bfloat16.",
     ),
+    "compact": (
+        "train.compact:compact",
+        "Keep of a trained draft only what differs from its model, in small weights, with a model card.",
+    ),
     "acceptance-head": (
         "train.acceptance_head:acceptance_head",
         "Train a head that predicts which drafted tokens the target accepts, for the policy acceptance_head.",

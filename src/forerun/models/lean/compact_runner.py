@@ -55,7 +55,9 @@ def _tables(base: Runner, shape: Shape, name: str) -> tuple[Table, Linear]:
     else:
         assert isinstance(base, HFRunner), "targets run on one of these two"
         model = base.model
-        embedding, output = (part.weight.detach() for part in (model.get_input_embeddings(), model.get_output_embeddings()))
+        embedding, output = (
+            part.weight.detach() for part in (model.get_input_embeddings(), model.get_output_embeddings())
+        )
         width, tables = embedding.shape[1], (Plain(embedding), Plain(output))
     if (shape.vocab_size, shape.width) != (base.vocab_size, width):
         raise UnsupportedModel(

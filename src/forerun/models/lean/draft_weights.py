@@ -43,9 +43,7 @@ def q4_0_blocks(weight: Tensor) -> Tensor:
     """uint8 [rows, columns / GROUP * 18], each group's scale chosen for the least squared error."""
     rows, columns = weight.shape
     if columns % GROUP:
-        raise UnsupportedOption(
-            f"int4 weights come in groups of {GROUP} columns and a matrix has {columns}; take int8"
-        )
+        raise UnsupportedOption(f"int4 weights come in groups of {GROUP} columns and a matrix has {columns}; take int8")
     groups = weight.float().view(-1, GROUP)
     largest = groups.gather(1, groups.abs().argmax(1, keepdim=True))
     best = torch.zeros(len(groups), 1)
@@ -54,7 +52,9 @@ def q4_0_blocks(weight: Tensor) -> Tensor:
         scales = (largest * share / -8).half().float()
         codes = _codes(groups, scales)
         # the scale that these codes fit best
-        scales = ((groups * codes).sum(1, keepdim=True) / codes.square().sum(1, keepdim=True).clamp(min=1)).half().float()
+        scales = (
+            ((groups * codes).sum(1, keepdim=True) / codes.square().sum(1, keepdim=True).clamp(min=1)).half().float()
+        )
         error = (groups - codes * scales).square().sum(1, keepdim=True)
         best, least = torch.where(error < least, scales, best), torch.minimum(error, least)
     codes = (_codes(groups, best) + 8).to(torch.uint8)

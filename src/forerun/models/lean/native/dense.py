@@ -46,7 +46,7 @@ class Dense(NativeMatrix):
         return self._data[ids // LANES, :, ids % LANES].flatten(1)[:, : self.columns].float()
 
     def picked(self, rows: Tensor) -> Dense:
-        return Dense(self._library, self.dense()[rows])
+        return Dense(self._library, self._data[rows // LANES, :, rows % LANES].flatten(1)[:, : self.columns])
 
 
 def _blocks(weight: Tensor) -> Tensor:
