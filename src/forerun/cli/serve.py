@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
+from .. import __version__
 from ..engine.methods import DEFAULT_DRAFTER
 from .flags import takes
 from .method import method_flags
@@ -84,6 +85,7 @@ def serve(
         hosts=(*LOCAL, host, *(allow_host or ())) if local else None,
         remember=local if remember is None else remember,
         log_prompts=log_prompts,
+        version=__version__,
     )
     if not local and api_key is None:
         note(

@@ -12,7 +12,6 @@ from starlette.exceptions import HTTPException
 from starlette.middleware.cors import CORSMiddleware
 from starlette.responses import JSONResponse, Response
 
-from .. import __version__
 from .answers.response import refused
 from .guard import Guard
 from .refusal import INVALID, Refusal
@@ -31,7 +30,7 @@ def create_app(service: Service) -> FastAPI:
 
     # the documentation pages load scripts from another host
     app = FastAPI(
-        title="forerun", version=__version__, lifespan=lifespan, docs_url=None, redoc_url=None, openapi_url=None
+        title="forerun", version=service.settings.version, lifespan=lifespan, docs_url=None, redoc_url=None, openapi_url=None
     )
     for part in (completions, about, tokens):
         app.include_router(part.router(service))

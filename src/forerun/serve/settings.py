@@ -15,6 +15,7 @@ class Settings:
     that one answer may have, None for what the context holds; most_choices: answers of one request, of all its prompts.
     most_bytes: of a request's body. cors: origins that browsers may call from. hosts: names under which the server may be
     called, None for any. remember: drafters that copy text may keep answers. log_prompts: the log may hold requests' texts.
+    version: forerun's.
     """
 
     name: str
@@ -29,6 +30,7 @@ class Settings:
     hosts: tuple[str, ...] | None = None
     remember: bool = True
     log_prompts: bool = False
+    version: str = ""
 
     def __post_init__(self) -> None:
         for name in ("most_running", "most_choices", "most_bytes", "prefill_rows"):

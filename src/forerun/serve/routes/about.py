@@ -8,7 +8,6 @@ from fastapi import APIRouter
 from prometheus_client import CONTENT_TYPE_LATEST
 from starlette.responses import Response
 
-from ... import __version__
 from ..refusal import Refusal
 from ..service import Service
 
@@ -33,7 +32,7 @@ def router(service: Service) -> APIRouter:
 
     @made.get("/version")
     async def version() -> dict[str, Any]:
-        return {"version": __version__}
+        return {"version": service.settings.version}
 
     @made.get("/metrics")
     async def metrics() -> Response:
