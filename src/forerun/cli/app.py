@@ -31,7 +31,7 @@ COMMANDS = {
         "Answer a prompt. In a terminal, the tokens that were drafted and accepted are green.",
     ),
     "serve": (
-        "serve:serve",
+        "serve.command:serve",
         "Serve a model to OpenAI's clients, with drafts for every request and continuous batching.",
     ),
     "compare": (

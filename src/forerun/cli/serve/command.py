@@ -10,17 +10,17 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from .. import __version__
-from ..engine.methods import DEFAULT_DRAFTER
-from .flags import takes
-from .method import method_flags
-from .shared_options import OPENING, RESERVED, Drafter, Model, Policy
-from .system_choice import SystemFile, choice_of
-from .terminal import note
-from .threads import THREADS
+from ... import __version__
+from ...engine.methods import DEFAULT_DRAFTER
+from ..flags import takes
+from ..method import method_flags
+from ..shared_options import OPENING, RESERVED, Drafter, Model, Policy
+from ..system_choice import SystemFile, choice_of
+from ..terminal import note
+from ..threads import THREADS
 
 if TYPE_CHECKING:
-    from ..engine.engine import Engine
+    from ...engine.engine import Engine
 
 DEFAULT_POLICY = "governor"  # under load drafts must not cost the others time
 KEY_VARIABLE = "FORERUN_API_KEY"
@@ -62,13 +62,13 @@ def serve(
     **given: Any,
 ) -> None:
     """Serve a model to OpenAI's clients, with drafts for every request and continuous batching."""
-    from ..serve.extra import check_installed
+    from ...serve.extra import check_installed
 
     check_installed()
     choice = choice_of(system, drafter, policy, context, given)
-    from ..serve.run import run
-    from ..serve.service import Service
-    from ..serve.settings import Settings
+    from ...serve.run import run
+    from ...serve.service import Service
+    from ...serve.settings import Settings
 
     local = _is_local(host)
     settings = Settings(
