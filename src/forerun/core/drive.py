@@ -107,6 +107,7 @@ class Batch(Generic[K, T]):
 
     def step(self) -> list[Event[K, T]]:
         """Run the most urgent packed forward, and the sources that waited for it up to their next forwards."""
+        self._cancelled.clear()
         self._execute(self._urgent())
         events: list[Event[K, T]] = []
         for key, task in list(self._tasks.items()):
@@ -119,7 +120,6 @@ class Batch(Generic[K, T]):
             for event in self.step():
                 if event.key not in self._cancelled:
                     yield event
-            self._cancelled.clear()
 
     def values(self) -> Iterator[tuple[K, T]]:
         """What the sources give, likewise. Raises the first error that one of them ends with."""

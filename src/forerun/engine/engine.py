@@ -7,7 +7,7 @@ import warnings
 from collections import deque
 from collections.abc import AsyncGenerator, Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import aclosing, contextmanager
-from dataclasses import dataclass
+from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Unpack, final, overload
 
@@ -17,7 +17,6 @@ from torch import nn
 from ..core.chance import Seeded
 from ..core.decode import decode
 from ..core.drafter import Drafter
-from ..core.drive import Batch, Event
 from ..core.identity import Identity, Pair
 from ..core.processors import PROMISE, ClassifiedProcessors
 from ..core.values import Context, Round
@@ -40,6 +39,7 @@ from .answer import Answer, Piece, Result
 from .generation_config.defaults import CheckpointDefaults, read_defaults
 from .generation_config.processors import ProcessorContext
 from .generation_config.sampling import with_checkpoint
+from .in_flight import InFlight, Job
 from .methods import drafter_factory, policy_factory
 from .option_values import whole_number
 from .options import Options, applied_options, given_options, options_from
@@ -52,16 +52,6 @@ if TYPE_CHECKING:
     from transformers import PreTrainedTokenizerBase
 
 MAX_BATCH = 16
-
-
-@dataclass(frozen=True, slots=True)
-class _Job:
-    """A prompt on its way to an answer. alone: its processors may keep state that another request would change."""
-
-    context: Context
-    answer: Answer
-    speculate: bool
-    alone: bool
 
 
 @final
@@ -131,7 +121,7 @@ class Engine:
         size = MAX_BATCH if max_batch is None else whole_number("max_batch", max_batch)
         if size < 1:
             raise ValueError(f"max_batch must be at least 1, got {size}")
-        jobs = [self._job(prompt, options) for prompt, options in requests]
+        jobs = [self.prepare(prompt, options) for prompt, options in requests]
         return ((index, piece.result) for index, piece in self._run(jobs, size) if piece.result is not None)
 
     def stream(self, prompt: Prompt, **options: Unpack[RequestOptions]) -> Iterator[Piece]:
@@ -140,7 +130,7 @@ class Engine:
         prompts = split(prompt, self._padding()) if many else [prompt]
         if len(prompts) > 1 or (many and isinstance(prompt, Sequence)):
             raise UnsupportedOption("stream takes one prompt; use generate for several at once")
-        jobs = [self._job(prompts[0], options)]
+        jobs = [self.prepare(prompts[0], options)]
         return (piece for _, piece in self._run(jobs, 1))
 
     def using(
@@ -228,7 +218,8 @@ class Engine:
         """What the checkpoint's generation config asks of requests that leave it open. Raises what read_defaults raises."""
         return read_defaults(self._loaded.generation_config())
 
-    def _job(self, prompt: Prompt, given: RequestOptions) -> _Job:
+    def prepare(self, prompt: Prompt, given: RequestOptions) -> Job:
+        """A checked request for InFlight, nothing of which has run. Raises ValueError if prompt or options are no good."""
         asked = given_options(given)
         ids = self._ids(prompt)
         defaults = self.checkpoint_defaults if asked.get("generation_config", True) else CheckpointDefaults()
@@ -246,44 +237,33 @@ class Engine:
         answer = Answer(context, self.tokenizer, options.stop_strings(), options.logprob_options(), applied)
         if (doubt := options.doubt(own)) is not None:
             warnings.warn(f"nothing is drafted: {doubt}; {PROMISE}", stacklevel=4)
-        return _Job(context, answer, options.speculate and doubt is None, alone=doubt is not None)
+        rounds = partial(self.rounds, context, options.speculate and doubt is None)
+        return Job(context, answer, rounds, alone=doubt is not None)
 
-    def _run(self, jobs: list[_Job], max_batch: int) -> Iterator[tuple[int, Piece]]:
+    def _run(self, jobs: list[Job], max_batch: int) -> Iterator[tuple[int, Piece]]:
         waiting, alone = deque(range(len(jobs))), False
-        batch: Batch[int, Round] = Batch()
+        flight: InFlight[int] = InFlight()
         try:
             while True:
                 added: list[int] = []
-                while waiting and len(batch) + len(added) < max_batch:
-                    if (len(batch) or added) and (alone or jobs[waiting[0]].alone):
+                while waiting and len(flight) + len(added) < max_batch:
+                    if (len(flight) or added) and (alone or jobs[waiting[0]].alone):
                         break
                     added.append(waiting.popleft())
                     alone = jobs[added[-1]].alone
                 if added:
                     self.follow()
                 for index in added:
-                    batch.add(index, self.rounds(jobs[index].context, jobs[index].speculate))
-                if not len(batch):
+                    flight.add(index, jobs[index])
+                if not len(flight):
                     return
-                for event in batch.step():
-                    if event.error is not None:
-                        raise event.error
-                    for piece in self._take(event, jobs, batch):
-                        yield event.key, piece
+                for progress in flight.step():
+                    if progress.error is not None:
+                        raise progress.error
+                    for piece in progress.pieces:
+                        yield progress.key, piece
         finally:
-            batch.close()
-
-    def _take(self, event: Event[int, Round], jobs: list[_Job], batch: Batch[int, Round]) -> Iterator[Piece]:
-        answer = jobs[event.key].answer
-        if answer.stopped():
-            return
-        if event.value is None:
-            yield answer.end()
-            return
-        yield from answer.take(event.value, event.native)
-        if answer.stopped():
-            batch.cancel(event.key)
-            yield answer.end()
+            flight.close()
 
     def _ids(self, prompt: Prompt) -> list[int]:
         ids = encode(prompt, self.tokenizer, self._padding())
