@@ -30,6 +30,10 @@ COMMANDS = {
         "generate:generate",
         "Answer a prompt. In a terminal, the tokens that were drafted and accepted are green.",
     ),
+    "chat": (
+        "chat.chat:chat",
+        "Talk to a model. In a terminal, the tokens that were drafted and accepted are green.",
+    ),
     "compare": (
         "compare:compare",
         "Measure a method against plain decoding. Exit status 1 if outputs differ by more than rounding explains.",
