@@ -38,7 +38,7 @@ SHELVES: tuple[tuple[str, ...], ...] = (
     ("models.loading",),
     ("drafters", "policies"),
     ("engine",),
-    ("hf", "bench", "families"),
+    ("hf", "bench", "families", "serve"),
     ("traces",),
     ("train", "export"),
     ("tune", "design"),
@@ -57,7 +57,7 @@ ONLY = {
     "__main__": {"cli"},
 }
 # branches, which leave each other alone but for these pairs
-APART = {"train", "export", "tune", "design", "bench", "hf", "families", "traces"}
+APART = {"train", "export", "tune", "design", "bench", "hf", "families", "traces", "serve"}
 TOGETHER = {
     *{("tune", "bench"), ("design", "bench"), ("traces", "bench"), ("tune", "traces"), ("train", "traces")},
     ("families", "hf"),

@@ -34,6 +34,10 @@ COMMANDS = {
         "chat.chat:chat",
         "Talk to a model. In a terminal, the tokens that were drafted and accepted are green.",
     ),
+    "serve": (
+        "serve.command:serve",
+        "Serve a model to OpenAI's clients, with drafts for every request and continuous batching.",
+    ),
     "compare": (
         "compare:compare",
         "Measure a method against plain decoding. Exit status 1 if outputs differ by more than rounding explains.",

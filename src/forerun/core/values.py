@@ -41,13 +41,15 @@ class DraftCounts:
     """Counts of a drafter's work.
 
     forwards: of the drafter. merged: nodes that copy another one. saved: rows of the drafter that needn't be computed, since
-    the copied node has them. invalid: rows that were no law, where drafting ended.
+    the copied node has them. invalid: rows that were no law, where drafting ended. predicted: nodes of the answer that the
+    request expects, which come before any others.
     """
 
     forwards: int = 0
     merged: int = 0
     saved: int = 0
     invalid: int = 0
+    predicted: int = 0
 
     def __add__(self, other: DraftCounts) -> DraftCounts:
         return DraftCounts(
@@ -55,6 +57,7 @@ class DraftCounts:
             self.merged + other.merged,
             self.saved + other.saved,
             self.invalid + other.invalid,
+            self.predicted + other.predicted,
         )
 
 

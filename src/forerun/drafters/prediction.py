@@ -7,12 +7,13 @@ the longest match of the output's end, of several the nearest to where it left.
 from __future__ import annotations
 
 from collections.abc import AsyncGenerator
+from dataclasses import replace
 from typing import final
 
 from torch import Tensor
 
 from ..core.drafter import Drafter
-from ..core.values import Context, Round, Step
+from ..core.values import Context, DraftCounts, Round, Step
 from .base import DRAFTERS, DrafterFactory, Parts
 from .copying.continuations import Continuations
 from .copying.text_index import LONGEST, Match, TextIndex
@@ -20,6 +21,7 @@ from .copying.vote_acceptance import VoteAcceptance
 from .copying.voted_chain import VotedChain
 
 LEAST = 0.15
+PREDICTED = DraftCounts(predicted=1)
 
 
 @final
@@ -40,7 +42,7 @@ class Prediction(Drafter):
         self._left = match.place
         chain = self._chain = VotedChain(Continuations([match], ()), self._acceptance, self._least)
         while (step := chain.next()) is not None:
-            yield step
+            yield replace(step, counts=PREDICTED)
 
     def _place(self, context: Context) -> Match | None:
         self._index.extend(context.prediction[len(self._index) :])

@@ -89,6 +89,11 @@ class Answer:
         """Whether a stop string was completed, so that no more rounds are needed."""
         return self._text is not None and self._text.found is not None
 
+    @property
+    def logprobs(self) -> Sequence[TokenLogprob]:
+        """Of the tokens so far, where they were asked for."""
+        return self._logprobs
+
     def take(self, round: Round, native: float = 0.0) -> Iterator[Piece]:
         """The round's tokens one at a time, up to the end of the answer. native: its seconds inside native code."""
         used = 0

@@ -224,7 +224,7 @@ class Engine:
         shown: special tokens that the text is to hold, such as what a model writes before a tool call.
         """
         asked = given_options(given)
-        ids = self._ids(prompt)
+        ids = self.prompt_ids(prompt)
         defaults = self.checkpoint_defaults if asked.get("generation_config", True) else CheckpointDefaults()
         options = options_from(asked, defaults.options_after(len(ids)), defaults.options_if_drawn)
         if options.stop_strings() and self.tokenizer is None:
@@ -268,7 +268,8 @@ class Engine:
         finally:
             flight.close()
 
-    def _ids(self, prompt: Prompt) -> list[int]:
+    def prompt_ids(self, prompt: Prompt) -> list[int]:
+        """The token ids of one prompt. Raises ValueError on what is no prompt, or a token that the model doesn't have."""
         ids = encode(prompt, self.tokenizer, self._padding())
         for token in ids:
             if not 0 <= token < self.runner.vocab_size:

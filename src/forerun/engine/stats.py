@@ -14,7 +14,7 @@ from ..core.values import ROOT, Draft, Round
 
 COUNTS = (
     *("tokens", "rounds", "drafted", "accepted", "held_back", "switches"),
-    *("draft_forwards", "merged", "rows_saved", "invalid_rows", "_first_tokens"),
+    *("draft_forwards", "merged", "rows_saved", "invalid_rows", "predicted", "predicted_accepted", "_first_tokens"),
 )
 SECONDS = (
     "prefill_seconds",
@@ -34,7 +34,8 @@ class Stats:
 
     held_back: rounds for which the policy asked for no draft; switches: how often a request changed to such rounds or
     back. draft_forwards, merged, rows_saved and invalid_rows add up DraftCounts, forwards that gave no step
-    included; drafted counts the nodes that were verified, merged ones among them.
+    included; drafted counts the nodes that were verified, merged ones among them. predicted: those of them that came from
+    the answer that the request expects, predicted_accepted: accepted ones of these.
     """
 
     def __init__(self, rounds: Iterable[Round] = ()) -> None:
@@ -48,6 +49,8 @@ class Stats:
         self.merged = 0
         self.rows_saved = 0
         self.invalid_rows = 0
+        self.predicted = 0
+        self.predicted_accepted = 0
         self.prefill_seconds = 0.0
         self.draft_seconds = 0.0
         self.draft_forward_seconds = 0.0
@@ -78,6 +81,8 @@ class Stats:
         self.merged += round.draft.counts.merged
         self.rows_saved += round.draft.counts.saved
         self.invalid_rows += round.draft.counts.invalid
+        self.predicted += round.draft.counts.predicted
+        self.predicted_accepted += min(round.draft.counts.predicted, len(round.verdict.path))
         self.held_back += round.held_back
         self.switches += self._holding is not None and self._holding != round.held_back
         self._holding = round.held_back
@@ -147,6 +152,8 @@ class Stats:
             "merged": self.merged,
             "rows_saved": self.rows_saved,
             "invalid_rows": self.invalid_rows,
+            "predicted": self.predicted,
+            "predicted_accepted": self.predicted_accepted,
             "rows_verified": self.rows_verified,
             "tokens_per_round": self.tokens_per_round,
             "acceptance": self.acceptance,

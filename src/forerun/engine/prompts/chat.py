@@ -3,11 +3,13 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
+from types import MappingProxyType
 from typing import Any
 
 from ...errors import UnsupportedOption
 
 _PROBE = "forerun"
+BEGIN: Mapping[str, Any] = MappingProxyType({"add_generation_prompt": True})
 
 
 def check_text(text: str, what: str) -> str:
@@ -22,8 +24,8 @@ def check_text(text: str, what: str) -> str:
     return text
 
 
-def encode_messages(messages: Sequence[Any], tokenizer: Any) -> list[int]:
-    """Token ids of a chat up to where the assistant begins.
+def encode_messages(messages: Sequence[Any], tokenizer: Any, template: Mapping[str, Any] = BEGIN) -> list[int]:
+    """Token ids of a chat, up to where the assistant begins unless template says otherwise: what the template is given.
 
     A content that is a list of text parts is handed through to a template that reads such lists, and joined for any other.
     Raises UnsupportedOption where the template refuses the chat or can't be read, ValueError on what is no message.
@@ -34,7 +36,7 @@ def encode_messages(messages: Sequence[Any], tokenizer: Any) -> list[int]:
     if any(isinstance(message.get("content"), list) for message in chat) and not _reads_lists(tokenizer):
         chat = [_joined(message) for message in chat]
     try:
-        encoded = tokenizer.apply_chat_template(chat, add_generation_prompt=True, return_dict=True)
+        encoded = tokenizer.apply_chat_template(chat, **template, return_dict=True)
     except Exception as error:  # a template is a program of its own, and raises what it likes
         raise UnsupportedOption(template_failure(error)) from error
     ids: list[int] = encoded["input_ids"]
