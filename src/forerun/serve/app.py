@@ -30,7 +30,12 @@ def create_app(service: Service) -> FastAPI:
 
     # the documentation pages load scripts from another host
     app = FastAPI(
-        title="forerun", version=service.settings.version, lifespan=lifespan, docs_url=None, redoc_url=None, openapi_url=None
+        title="forerun",
+        version=service.settings.version,
+        lifespan=lifespan,
+        docs_url=None,
+        redoc_url=None,
+        openapi_url=None,
     )
     for part in (completions, about, tokens):
         app.include_router(part.router(service))
