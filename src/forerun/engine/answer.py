@@ -69,7 +69,7 @@ class LogprobOptions:
 
 @final
 class Answer:
-    """Turns rounds into pieces."""
+    """Turns rounds into pieces. shown: special tokens that the text is to hold, all the same."""
 
     def __init__(
         self,
@@ -80,12 +80,13 @@ class Answer:
         applied: Mapping[str, Any] | None = None,
         choice: str = "",
         explained: list[Explained] | None = None,
+        shown: Sequence[str] = (),
     ) -> None:
         self._context = context
         self._applied = {} if applied is None else applied
         self._choice = choice
         self._explained = explained
-        self._text = None if tokenizer is None else TextStream(tokenizer, stop)
+        self._text = None if tokenizer is None else TextStream(tokenizer, stop, shown)
         self._logprob_options = logprobs
         self._logprobs: list[TokenLogprob] = []
         self._ids: list[int] = []
