@@ -40,7 +40,7 @@ async def decode(target: Target, drafter: Drafter, policy: LengthPolicy, context
             clock = _Clock()
             held_back = policy.should_stop([])
             asked = not held_back and failed < MOST_FAILED
-            steps, unused = await _collect(drafter, policy, context) if asked else ([], UnusedWork())
+            steps, unused = await collect(drafter, policy, context) if asked else ([], UnusedWork())
             failed = 0 if steps else failed + (unused.counts.invalid > 0 and not context.sampling.calls_processors)
             draft = Draft.of(steps, unused.counts)
             clock.lap("draft")
@@ -60,7 +60,7 @@ async def decode(target: Target, drafter: Drafter, policy: LengthPolicy, context
         policy.end()
 
 
-async def _collect(drafter: Drafter, policy: LengthPolicy, context: Context) -> tuple[list[Step], UnusedWork]:
+async def collect(drafter: Drafter, policy: LengthPolicy, context: Context) -> tuple[list[Step], UnusedWork]:
     """Collect steps while there is room for them and the target's own token; an end of sequence ends a chain."""
     steps: list[Step] = []
     if context.room <= 1:

@@ -71,8 +71,45 @@ class Line:
     slope: float
     least: float
 
-    def at(self, x: int) -> float:
+    def at(self, x: float) -> float:
         return max(self.mid_y + self.slope * (x - self.mid_x), self.least)
+
+
+@final
+class TimesByRows:
+    """Times by a number of rows. slope: of the line before anything was seen, a row, in times of one row."""
+
+    def __init__(self, slope: float = FIRST_SLOPE) -> None:
+        self._first_slope = slope
+        self._seen: dict[float, deque[float]] = {}
+        self._points: dict[float, tuple[float, float]] = {}  # rows -> (median, times)
+        self._line: Line | None = None
+        self._known: dict[float, float] = {}
+
+    def __len__(self) -> int:
+        return len(self._seen)
+
+    def add(self, rows: float, time: float) -> None:
+        seen = self._seen.setdefault(rows, deque(maxlen=NEWEST))
+        seen.append(time)
+        self._points[rows] = median(seen), float(len(seen))
+        self._line = None
+        self._known.clear()
+
+    def of(self, rows: float) -> float:
+        """1 before anything was seen."""
+        if not self._seen:
+            return 1.0
+        if rows not in self._known:
+            own, tries = self._points.get(rows, (0.0, 0.0))
+            self._known[rows] = (own * tries + self.line.at(rows) * LINE_WORTH) / (tries + LINE_WORTH)
+        return self._known[rows]
+
+    @property
+    def line(self) -> Line:
+        if self._line is None:
+            self._line = line_through(self._points, self._first_slope)
+        return self._line
 
 
 @final
@@ -81,12 +118,9 @@ class MeasuredStepCosts(StepCosts):
 
     def __init__(self) -> None:
         self._steps: dict[bool, deque[float]] = {}
-        self._rounds: dict[int, deque[float]] = {}
-        self._points: dict[int, tuple[float, float]] = {}  # rows -> (median, rounds)
+        self._rounds = TimesByRows()
         self._readings: deque[float] = deque(maxlen=NEWEST)  # of a token
-        self._line: Line | None = None
         self._step: dict[bool, float] = {}
-        self._verify: dict[int, float] = {}
 
     def step(self, has_row: bool) -> float:
         if has_row not in self._step:
@@ -95,16 +129,12 @@ class MeasuredStepCosts(StepCosts):
         return self._step[has_row]
 
     def verify(self, rows: int) -> float:
-        if not self._rounds:
-            return 1.0
-        if rows not in self._verify:
-            self._verify[rows] = self._estimate(rows)
-        return self._verify[rows]
+        return self._rounds.of(rows)
 
     def read(self, rows: int) -> float:
         if self._readings:
             return self.step(True) + median(self._readings) * rows
-        return super().read(rows) if self._rounds else FIRST_STEP[True] * (1 + FIRST_SLOPE * (rows - 1))
+        return super().read(rows) if len(self._rounds) else FIRST_STEP[True] * (1 + FIRST_SLOPE * (rows - 1))
 
     def learn_reading(self, rows: int, steps: int, round: Round) -> None:
         if round.timing.verify > 0:
@@ -115,19 +145,8 @@ class MeasuredStepCosts(StepCosts):
             return
         if steps:
             self._steps.setdefault(has_row, deque(maxlen=NEWEST)).append(round.timing.draft / steps)
-        rows = len(round.draft) + 1
-        seen = self._rounds.setdefault(rows, deque(maxlen=NEWEST))
-        seen.append(round.timing.verify)
-        self._points[rows] = median(seen), float(len(seen))
-        self._line = None
+        self._rounds.add(len(round.draft) + 1, round.timing.verify)
         self._step.clear()
-        self._verify.clear()
-
-    def _estimate(self, rows: int) -> float:
-        if self._line is None:
-            self._line = line_through(self._points)
-        own, tries = self._points.get(rows, (0.0, 0.0))
-        return (own * tries + self._line.at(rows) * LINE_WORTH) / (tries + LINE_WORTH)
 
 
 def given_costs(target: Cost, draft_ms: float, prefix: float | None = None) -> GivenStepCosts:
@@ -135,13 +154,13 @@ def given_costs(target: Cost, draft_ms: float, prefix: float | None = None) -> G
     return GivenStepCosts(draft_ms, lambda rows: target.ms(rows, prefix))
 
 
-def line_through(points: Mapping[int, tuple[float, float]]) -> Line:
+def line_through(points: Mapping[float, tuple[float, float]], first_slope: float = FIRST_SLOPE) -> Line:
     """The line through x -> (y, weight) with the least squares; it never falls."""
     total = sum(weight for _, weight in points.values())
     mid_x = sum(at * weight for at, (_, weight) in points.items()) / total
     mid_y = sum(y * weight for y, weight in points.values()) / total
     spread = sum(weight * (at - mid_x) ** 2 for at, (_, weight) in points.items())
     rise = sum(weight * (at - mid_x) * (y - mid_y) for at, (y, weight) in points.items())
-    expected = FIRST_SLOPE * mid_y / (1 + FIRST_SLOPE * (mid_x - 1))
+    expected = first_slope * mid_y / (1 + first_slope * (mid_x - 1))
     slope = max((rise + SLOPE_WORTH * expected) / (spread + SLOPE_WORTH), 0.0)
     return Line(mid_x, mid_y, slope, min(y for y, _ in points.values()) / 2)
