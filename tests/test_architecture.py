@@ -38,7 +38,7 @@ SHELVES: tuple[tuple[str, ...], ...] = (
     ("models.loading",),
     ("drafters", "policies"),
     ("engine",),
-    ("hf", "bench", "families", "serve"),
+    ("hf", "bench", "families", "serve", "engines"),
     ("traces",),
     ("train", "export"),
     ("tune", "design"),
@@ -52,12 +52,14 @@ SHELF = {room: height for height, rooms in enumerate(SHELVES) for room in rooms}
 ONLY = {
     "core": {"errors"},
     "policies": {"errors", "core", "models.files"},
+    # what a Python with another transformers than forerun's can import
+    "engines": {"errors", "core", "drafters", "policies", "engine"},
     "traces": {"errors", "jsonl", "core", "models.packed", "models.files", "drafters", "policies", "engine", "bench"},
     "": {"errors", "core", "models.packed", "drafters", "policies", "engine", "hf"},
     "__main__": {"cli"},
 }
 # branches, which leave each other alone but for these pairs
-APART = {"train", "export", "tune", "design", "bench", "hf", "families", "traces", "serve"}
+APART = {"train", "export", "tune", "design", "bench", "hf", "families", "traces", "serve", "engines"}
 TOGETHER = {
     *{("tune", "bench"), ("design", "bench"), ("traces", "bench"), ("tune", "traces"), ("train", "traces")},
     ("families", "hf"),

@@ -49,7 +49,7 @@ async def decode(
             elif held_back or failed >= MOST_FAILED:
                 steps, unused = [], UnusedWork()
             else:
-                steps, unused = await _collect(drafter, policy, context)
+                steps, unused = await collect(drafter, policy, context)
             failed = 0 if steps else failed + (unused.counts.invalid > 0 and not _masks_rows(context))
             draft = Draft.of(steps, unused.counts)
             clock.lap("draft")
@@ -81,7 +81,7 @@ def _masks_rows(context: Context) -> bool:
     return context.sampling.calls_processors or context.constraint is not None
 
 
-async def _collect(drafter: Drafter, policy: LengthPolicy, context: Context) -> tuple[list[Step], UnusedWork]:
+async def collect(drafter: Drafter, policy: LengthPolicy, context: Context) -> tuple[list[Step], UnusedWork]:
     """Collect steps while there is room for them and the target's own token; the end of the text ends a chain."""
     steps: list[Step] = []
     if context.room <= 1:

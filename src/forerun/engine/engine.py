@@ -152,7 +152,9 @@ class Engine:
         """An engine on the same model, loaded once, with another method. Raises what load raises."""
         make_policy = policy_factory(policy_for(drafter, policy), policy_options)
         make_drafter = drafter_factory(drafter, drafter_options, self._parts)
-        return Engine(self._loaded, self._parts, self._pools, make_drafter, make_policy, name_of(drafter), self._grammars)
+        return Engine(
+            self._loaded, self._parts, self._pools, make_drafter, make_policy, name_of(drafter), self._grammars
+        )
 
     async def rounds(
         self, context: Context, speculate: bool = True, told: list[Explained] | None = None

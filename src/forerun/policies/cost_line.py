@@ -17,17 +17,17 @@ class Line:
     slope: float
     least: float
 
-    def at(self, x: int) -> float:
+    def at(self, x: float) -> float:
         return max(self.mid_y + self.slope * (x - self.mid_x), self.least)
 
 
-def line_through(points: Mapping[int, tuple[float, float]]) -> Line:
+def line_through(points: Mapping[float, tuple[float, float]], first_slope: float = FIRST_SLOPE) -> Line:
     """The line through x -> (y, weight) with the least squares; it never falls."""
     total = sum(weight for _, weight in points.values())
     mid_x = sum(at * weight for at, (_, weight) in points.items()) / total
     mid_y = sum(y * weight for y, weight in points.values()) / total
     spread = sum(weight * (at - mid_x) ** 2 for at, (_, weight) in points.items())
     rise = sum(weight * (at - mid_x) * (y - mid_y) for at, (y, weight) in points.items())
-    expected = FIRST_SLOPE * mid_y / (1 + FIRST_SLOPE * (mid_x - 1))
+    expected = first_slope * mid_y / (1 + first_slope * (mid_x - 1))
     slope = max((rise + SLOPE_WORTH * expected) / (spread + SLOPE_WORTH), 0.0)
     return Line(mid_x, mid_y, slope, min(y for y, _ in points.values()) / 2)

@@ -63,15 +63,20 @@ class LossAccount(Learned):
         if seconds <= 0:  # a round that nobody timed
             return
         if round.held_back:
-            self._plain.append(seconds)
-            self._drafted = 0
-            self._put(self._loss * len(round.tokens))
-            if self._rested is not None and self._probe is None:
-                self._rested += 1
+            self.learn_plain(len(round.tokens), seconds)
         elif self._plain:
-            self._judge(len(round.tokens), seconds / median(self._plain))
+            self.judge(len(round.tokens), seconds / median(self._plain))
 
-    def _judge(self, tokens: int, plain_rounds: float) -> None:
+    def learn_plain(self, tokens: float, seconds: float) -> None:
+        """Of a round that was held back."""
+        self._plain.append(seconds)
+        self._drafted = 0
+        self._put(self._loss * tokens)
+        if self._rested is not None and self._probe is None:
+            self._rested += 1
+
+    def judge(self, tokens: float, plain_rounds: float) -> None:
+        """Of a round that wasn't: what it emitted, and the plain rounds that it took as long as."""
         gain = tokens - plain_rounds
         self._drafted += 1
         self._put(gain + self._loss * tokens)

@@ -30,7 +30,7 @@ class KeptCosts:
 
     @cached_property
     def _line(self) -> Line:
-        return line_through({rows: (cost, 1.0) for rows, cost in self.verify.items()})
+        return line_through({float(rows): (cost, 1.0) for rows, cost in self.verify.items()})
 
     def as_data(self) -> dict[str, Any]:
         return {

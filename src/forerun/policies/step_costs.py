@@ -14,11 +14,11 @@ from typing import Any, final
 
 from ..core.cost import Cost
 from ..core.values import Round
-from .cost_line import FIRST_SLOPE, Line, line_through
+from .cost_line import FIRST_SLOPE
 from .kept_costs import NOTHING, KeptCosts
+from .times_by_rows import NEWEST, TimesByRows
 
-NEWEST = 32
-LINE_WORTH, KEPT_WORTH = 3.0, 8.0  # the line, and a kept cost, count as so many rounds of a row count
+KEPT_WORTH = 8.0  # a kept cost counts as so many rounds of a row count
 # before anything was measured, in verifications of one row
 FIRST_STEP = {True: 0.15, False: 0.001}
 
@@ -75,10 +75,8 @@ class MeasuredStepCosts(StepCosts):
 
     def __init__(self) -> None:
         self._steps: dict[bool, deque[float]] = {}
-        self._rounds: dict[int, deque[float]] = {}
-        self._points: dict[int, tuple[float, float]] = {}  # rows -> (median, rounds)
+        self._rounds = TimesByRows()
         self._readings: deque[float] = deque(maxlen=NEWEST)  # of a token
-        self._line: Line | None = None
         self._step: dict[bool, float] = {}
         self._verify: dict[int, float] = {}
         self._kept = NOTHING
@@ -91,10 +89,12 @@ class MeasuredStepCosts(StepCosts):
         return self._step[has_row]
 
     def verify(self, rows: int) -> float:
-        if not self._rounds:
+        if not len(self._rounds):
             return self._kept.at(rows)
+        if not self._kept.verify:
+            return self._rounds.of(rows)
         if rows not in self._verify:
-            self._verify[rows] = self._estimate(rows)
+            self._verify[rows] = self._from_kept(rows)
         return self._verify[rows]
 
     def read(self, rows: int) -> float:
@@ -102,7 +102,7 @@ class MeasuredStepCosts(StepCosts):
             return self.step(True) + median(self._readings) * rows
         if self._kept.read is not None:
             return self.step(True) + self._kept.read * self.verify(1) * rows
-        return super().read(rows) if self._rounds else FIRST_STEP[True] * (1 + FIRST_SLOPE * (rows - 1))
+        return super().read(rows) if len(self._rounds) else FIRST_STEP[True] * (1 + FIRST_SLOPE * (rows - 1))
 
     def learn_reading(self, rows: int, steps: int, round: Round) -> None:
         if round.timing.verify > 0:
@@ -113,36 +113,27 @@ class MeasuredStepCosts(StepCosts):
             return
         if steps:
             self._steps.setdefault(has_row, deque(maxlen=NEWEST)).append(round.timing.draft / steps)
-        rows = len(round.draft) + 1
-        seen = self._rounds.setdefault(rows, deque(maxlen=NEWEST))
-        seen.append(round.timing.verify)
-        self._points[rows] = median(seen), float(len(seen))
-        self._line = None
+        self._rounds.add(len(round.draft) + 1, round.timing.verify)
         self._step.clear()
         self._verify.clear()
 
-    def _estimate(self, rows: int) -> float:
-        own, tries = self._points.get(rows, (0.0, 0.0))
-        if not self._kept.verify:
-            if self._line is None:
-                self._line = line_through(self._points)
-            other, worth = self._line.at(rows), LINE_WORTH
-        else:
-            other, worth = self._kept.at(rows) * self._unit(), KEPT_WORTH
-        return (own * tries + other * worth) / (tries + worth)
+    def _from_kept(self, rows: int) -> float:
+        own, tries = self._rounds.points.get(rows, (0.0, 0.0))
+        return (own * tries + self._kept.at(rows) * self._unit() * KEPT_WORTH) / (tries + KEPT_WORTH)
 
     def _unit(self) -> float:
         """Of a verification of one row, by what others took beside those that were kept."""
-        if 1 in self._points:
-            return self._points[1][0]
-        total = sum(tries for _, tries in self._points.values())
-        return sum(took / self._kept.at(rows) * tries for rows, (took, tries) in self._points.items()) / total
+        points = self._rounds.points
+        if 1 in points:
+            return points[1][0]
+        total = sum(tries for _, tries in points.values())
+        return sum(took / self._kept.at(int(rows)) * tries for rows, (took, tries) in points.items()) / total
 
     def as_data(self) -> Any:
-        if not self._rounds:
+        if not len(self._rounds):
             return self._kept.as_data()
         one = self.verify(1)
-        verify = {rows: self.verify(rows) / one for rows in {*self._points, *self._kept.verify}}
+        verify = {rows: self.verify(rows) / one for rows in {*map(int, self._rounds.points), *self._kept.verify}}
         step = {has_row: self.step(has_row) / one for has_row in {*self._steps, *self._kept.step}}
         read = median(self._readings) / one if self._readings else self._kept.read
         return KeptCosts(verify, step, read).as_data()

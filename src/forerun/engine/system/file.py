@@ -38,7 +38,7 @@ def read_system(path: str | Path) -> System:
     path = Path(path)
     data = _read(path)
     try:
-        return _system(data, path)
+        return system_in(data, path)
     except ValueError as error:
         raise type(error)(f"{path}: {error}") from error
 
@@ -72,7 +72,8 @@ def _read(path: Path) -> dict[str, Any]:
     return data
 
 
-def _system(data: Mapping[str, Any], path: Path) -> System:
+def system_in(data: Mapping[str, Any], path: Path) -> System:
+    """The system that an object describes as a file's content. Raises as read_system does, without the file's name."""
     if data.get(MARK, FORMAT) != FORMAT:
         raise ValueError(f"a system of format {data[MARK]!r}, and this forerun reads {FORMAT}; tune again")
     _check_keys(data, WHOLE if MARK in data else METHOD, "key")

@@ -4,12 +4,13 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import asdict, dataclass, field
-from typing import Any, final
+from typing import TYPE_CHECKING, Any, final
 
 from ...core.identity import Identity
 from ...errors import UnsupportedOption
-from ..engine import Engine
-from ..measurement_conditions import conditions
+
+if TYPE_CHECKING:
+    from ..engine import Engine
 
 FORM = ("dtype", "weights", "runner", "activations")
 USUAL = "as usual"  # activations of which nothing is said
@@ -85,6 +86,8 @@ class System:
 
     def departures(self, engine: Engine, form: Mapping[str, Any]) -> str | None:
         """A sentence on what an engine, opened in this form, has otherwise than the measurement; None for nothing."""
+        from ..measurement_conditions import conditions
+
         then = {} if self.target is None else self.target.form
         if then:
             then["activations"] = then["activations"] or USUAL
@@ -116,6 +119,8 @@ def target_of(
 
 def machine_of(engine: Engine) -> dict[str, Any]:
     """What a system's figures depend on beside its target: tuned_on of a system that is measured now."""
+    from ..measurement_conditions import conditions
+
     told = conditions(engine, "")
     return {name: told[name] for name in MACHINE}
 

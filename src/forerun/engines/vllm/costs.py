@@ -1,0 +1,98 @@
+"""What drafting costs at vLLM's present load: a forward serves all requests, so a row's price grows with their number.
+
+A round of B requests with R rows in all counts for each as one of R / B rows. Its time is told in plain rounds of as many
+requests. So where forwards are bound by memory (few requests) further rows are nearly free, and where they are bound by
+arithmetic (many) each costs its share, and a length policy weighs its next token by that.
+"""
+
+from __future__ import annotations
+
+from collections import deque
+from dataclasses import dataclass
+from math import log2
+from statistics import median
+from typing import final
+
+from ...core.values import Round
+from ...policies.cost_line import FIRST_SLOPE
+from ...policies.step_costs import FIRST_STEP, StepCosts
+from ...policies.times_by_rows import NEWEST, TimesByRows
+
+QUARTERS = 4  # of a row, by which rounds are told apart
+
+
+@final
+@dataclass(frozen=True, slots=True)
+class BatchRound:
+    """A round of all requests: how many, the tokens drafted and emitted; the seconds of drafting, and of vLLM's part."""
+
+    requests: int
+    drafted: int
+    emitted: int
+    draft_seconds: float
+    seconds: float
+    held_back: bool
+
+
+def load_of(requests: int) -> int:
+    """Numbers of requests that count as one load: neighbours differ by a factor of 1.4."""
+    return round(2 * log2(requests))
+
+
+@final
+class LoadCosts(StepCosts):
+    """requests: the present load, which the costs are for. The unit is a plain round of so many requests."""
+
+    def __init__(self) -> None:
+        self.requests = 1
+        self._plain = TimesByRows()
+        self._rounds: dict[int, TimesByRows] = {}
+        self._steps: dict[int, deque[float]] = {}
+        self._known: dict[int, float] = {}
+
+    def plain_seconds(self, requests: int) -> float:
+        return self._plain.of(requests)
+
+    def step(self, has_row: bool) -> float:
+        """Of a token for each request; no row of a drafter's own comes into it."""
+        load = load_of(self.requests)
+        if load not in self._known:
+            seen = self._steps.get(load)
+            self._known[load] = median(seen) if seen else FIRST_STEP[False]
+        return self._known[load]
+
+    def verify(self, rows: int) -> float:
+        load = load_of(self.requests)
+        if load in self._rounds:
+            return self._rounds[load].of(rows)
+        return 1 + self._nearest_slope(load) * (rows - 1)
+
+    def learn_round(self, round: BatchRound) -> None:
+        """Only of rounds in which nobody's prompt was read."""
+        if not round.drafted:
+            self._plain.add(round.requests, round.seconds)
+        if not len(self._plain):
+            return
+        load, plain = load_of(round.requests), self._plain.of(round.requests)
+        if load not in self._rounds:
+            self._rounds[load] = TimesByRows(self._nearest_slope(load))
+        rows = 1 + _quarters(round.drafted / round.requests)
+        self._rounds[load].add(rows, round.seconds / plain)
+        if round.drafted:
+            a_token_each = round.draft_seconds * round.requests / round.drafted
+            self._steps.setdefault(load, deque(maxlen=NEWEST)).append(a_token_each / plain)
+            self._known.pop(load, None)
+
+    def learn(self, has_row: bool, steps: int, round: Round) -> None:
+        """Nothing: a request's own round has no time of its own."""
+
+    def _nearest_slope(self, load: int) -> float:
+        """Of the load next to this one that was seen: plain rounds a further row."""
+        if not self._rounds:
+            return FIRST_SLOPE
+        nearest = min(self._rounds, key=lambda seen: abs(seen - load))
+        return self._rounds[nearest].line.slope
+
+
+def _quarters(rows: float) -> float:
+    return round(QUARTERS * rows) / QUARTERS

@@ -1,0 +1,55 @@
+"""How long something took by its number of rows: medians of the newest times, and a line through them for other numbers."""
+
+from __future__ import annotations
+
+from collections import deque
+from collections.abc import Mapping
+from statistics import median
+from typing import final
+
+from .cost_line import FIRST_SLOPE, Line, line_through
+
+NEWEST = 32
+LINE_WORTH = 3.0  # the line counts as so many times of a number of rows
+
+
+@final
+class TimesByRows:
+    """slope: of the line before anything was seen, a row, in times of one row."""
+
+    def __init__(self, slope: float = FIRST_SLOPE) -> None:
+        self._first_slope = slope
+        self._seen: dict[float, deque[float]] = {}
+        self._points: dict[float, tuple[float, float]] = {}
+        self._line: Line | None = None
+        self._known: dict[float, float] = {}
+
+    def __len__(self) -> int:
+        return len(self._seen)
+
+    def add(self, rows: float, time: float) -> None:
+        seen = self._seen.setdefault(rows, deque(maxlen=NEWEST))
+        seen.append(time)
+        self._points[rows] = median(seen), float(len(seen))
+        self._line = None
+        self._known.clear()
+
+    @property
+    def points(self) -> Mapping[float, tuple[float, float]]:
+        """rows -> (the median, of how many times)."""
+        return self._points
+
+    def of(self, rows: float) -> float:
+        """1 before anything was seen."""
+        if not self._seen:
+            return 1.0
+        if rows not in self._known:
+            own, tries = self._points.get(rows, (0.0, 0.0))
+            self._known[rows] = (own * tries + self.line.at(rows) * LINE_WORTH) / (tries + LINE_WORTH)
+        return self._known[rows]
+
+    @property
+    def line(self) -> Line:
+        if self._line is None:
+            self._line = line_through(self._points, self._first_slope)
+        return self._line

@@ -1,0 +1,63 @@
+from __future__ import annotations
+
+import logging
+from random import Random
+from typing import Any
+
+import pytest
+
+from forerun.engines.vllm import Proposer
+from forerun.engines.vllm.matching import PATIENCE
+from forerun.engines.vllm.request import Request
+from forerun.errors import UnsupportedOption
+
+from .fake import Asked, FakeVllm, alone, config, repeating, unforeseeable
+
+METHODS: list[Any] = [
+    None,
+    {"drafter": {"name": "lookup"}, "policy": {"name": "fixed"}},
+    {"drafter": {"name": "suffix"}, "policy": {"name": "cost"}},
+    {"drafter": {"name": "cascade", "of": "suffix,lookup"}, "policy": {"name": "bounded", "inner": "fixed", "k": 5}},
+    {"drafter": {"name": "lookup"}, "policy": {"name": "governor", "inner": "fixed", "k": 3}},
+]
+
+
+@pytest.mark.parametrize("forerun", METHODS, ids=str)
+def test_200_requests_with_aborts_and_preemption_are_answered_as_plain_decoding_answers(forerun: Any) -> None:
+    random = Random(5)
+    proposer = Proposer(config(forerun=forerun))
+    vllm = FakeVllm(proposer, repeating)
+    asked: list[tuple[Asked, list[int]]] = []
+    aborted: list[Asked] = []
+    most = 0
+    while len(asked) < 200 or vllm.busy:
+        if len(asked) < 200 and random.random() < 0.4:
+            ids = [random.randrange(3, 32) for _ in range(random.choice([3, 20, 70, 150]))]
+            new = random.choice([1, 5, 30, 60])
+            asked.append((vllm.ask(ids, new), ids))
+        if not vllm.busy:
+            continue
+        vllm.step(asks=random.random() > 0.05, cut=random.choice([None, None, None, 2]))
+        if vllm.batch and random.random() < 0.1:
+            vllm.preempt(random.choice(vllm.batch))
+        if vllm.batch and random.random() < 0.05:
+            aborted.append(random.choice(vllm.batch))
+            vllm.abort(aborted[-1])
+        most = max(most, proposer.in_flight)
+
+    for one, ids in asked:
+        plain = alone(repeating, ids, one.new)
+        assert one.answer == plain if one not in aborted else one.answer == plain[: len(one.answer)]
+    assert len(vllm.finished) + len(aborted) == 200
+    assert len(aborted) > 5
+    assert sum(drafted for _, drafted in vllm.took) > 200
+    assert most <= 16 * (PATIENCE + 1)
+    assert proposer.in_flight <= 16
+    drain(vllm)
+    assert proposer.in_flight == 0
+
+
+def drain(vllm: FakeVllm) -> None:
+    """Calls for other requests, after which those that are gone are known to be."""
+    for _ in range(PATIENCE + 1):
+        vllm.proposer.propose([], [], None)
