@@ -30,6 +30,7 @@ MEASURE_AGAIN = 128  # drafted rounds
 PROBE = 4  # rounds; the first pays for bringing the drafter up to date, so its gain decides nothing
 SHORTEST_REST, LONGEST_REST = 16, 1024
 FADE = 0.8
+INTERRUPTED = 4.0  # times the usual time: a single round that took longer was interrupted, which says nothing of its draft
 
 
 @final
@@ -43,6 +44,7 @@ class LossAccount(Learned):
         self._credit = credit
         self._plain: deque[float] = deque(maxlen=NEWEST)
         self._expected = 0.0  # gain of a drafted round
+        self._usual, self._interrupted = 1.0, False  # time of a drafted round; whether the last one was interrupted
         self._drafted = 0  # rounds since the last plain one
         self._rest = SHORTEST_REST
         self._rested: int | None = None  # plain rounds since drafting was switched off; None while it is on
@@ -69,7 +71,15 @@ class LossAccount(Learned):
             if self._rested is not None and self._probe is None:
                 self._rested += 1
         elif self._plain:
-            self._judge(len(round.tokens), seconds / median(self._plain))
+            self._judge(len(round.tokens), self._counted(seconds / median(self._plain)))
+
+    def _counted(self, plain_rounds: float) -> float:
+        """The time that counts, as it is where rounds take so long one after the other."""
+        longest = INTERRUPTED * self._usual
+        counted = plain_rounds if self._interrupted else min(plain_rounds, longest)
+        self._interrupted = plain_rounds > longest
+        self._usual = FADE * self._usual + (1 - FADE) * counted
+        return counted
 
     def _judge(self, tokens: int, plain_rounds: float) -> None:
         gain = tokens - plain_rounds

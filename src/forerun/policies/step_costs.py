@@ -81,9 +81,12 @@ class MeasuredStepCosts(StepCosts):
         self._line: Line | None = None
         self._step: dict[bool, float] = {}
         self._verify: dict[int, float] = {}
+        self._unread: set[int] = set()  # rows of rounds that the medians don't hold yet
         self._kept = NOTHING
 
     def step(self, has_row: bool) -> float:
+        if self._unread:
+            self._refresh()
         if has_row not in self._step:
             seen = self._steps.get(has_row)
             first = self._kept.step.get(has_row, FIRST_STEP[has_row]) * self.verify(1)
@@ -93,6 +96,8 @@ class MeasuredStepCosts(StepCosts):
     def verify(self, rows: int) -> float:
         if not self._rounds:
             return self._kept.at(rows)
+        if self._unread:
+            self._refresh()
         if rows not in self._verify:
             self._verify[rows] = self._estimate(rows)
         return self._verify[rows]
@@ -114,9 +119,15 @@ class MeasuredStepCosts(StepCosts):
         if steps:
             self._steps.setdefault(has_row, deque(maxlen=NEWEST)).append(round.timing.draft / steps)
         rows = len(round.draft) + 1
-        seen = self._rounds.setdefault(rows, deque(maxlen=NEWEST))
-        seen.append(round.timing.verify)
-        self._points[rows] = median(seen), float(len(seen))
+        self._rounds.setdefault(rows, deque(maxlen=NEWEST)).append(round.timing.verify)
+        self._unread.add(rows)
+
+    def _refresh(self) -> None:
+        """Read the rounds that were learnt since this was asked last."""
+        for rows in self._unread:
+            seen = self._rounds[rows]
+            self._points[rows] = median(seen), float(len(seen))
+        self._unread.clear()
         self._line = None
         self._step.clear()
         self._verify.clear()
@@ -141,6 +152,7 @@ class MeasuredStepCosts(StepCosts):
     def as_data(self) -> Any:
         if not self._rounds:
             return self._kept.as_data()
+        self._refresh()
         one = self.verify(1)
         verify = {rows: self.verify(rows) / one for rows in {*self._points, *self._kept.verify}}
         step = {has_row: self.step(has_row) / one for has_row in {*self._steps, *self._kept.step}}
