@@ -30,7 +30,9 @@ MEASURE_AGAIN = 128  # drafted rounds
 PROBE = 4  # rounds; the first pays for bringing the drafter up to date, so its gain decides nothing
 SHORTEST_REST, LONGEST_REST = 16, 1024
 FADE = 0.8
-INTERRUPTED = 4.0  # times the usual time: a single round that took longer was interrupted, which says nothing of its draft
+INTERRUPTED = (
+    4.0  # times the usual time: a single round that took longer was interrupted, which says nothing of its draft
+)
 
 
 @final

@@ -77,7 +77,7 @@ class TextIndex:
 
 
 def keys_of(text: Sequence[int]) -> list[int]:
-    """Of its last token, of the last two, of the last three, as far as there are so many: numbers take less room than tuples."""
+    """Of its last token, of the last two and of the last three: numbers, which take less room than tuples."""
     keys = [text[-1]] if text else []
     for size in SIZES[1 : len(text)]:
         keys.append(keys[-1] << BITS | text[-size])
