@@ -8,6 +8,7 @@ import pytest
 import forerun
 from forerun.bench.methods import PLAIN, backend_of, read_methods
 from forerun.cli.generate import generate
+from forerun.engine.methods import policy_for
 from forerun.engine.system.value import System, target_of
 from forerun.errors import UnsupportedOption
 from forerun.testing import tiny_model
@@ -37,13 +38,14 @@ def test_a_name_is_a_drafter_with_its_default_settings() -> None:
 def test_default_is_what_generate_does_unless_told_otherwise() -> None:
     parameters = inspect.signature(generate).parameters
     (method,) = read_methods(["default"])[1:]
-    assert (method.drafter, method.policy) == (parameters["drafter"].default, parameters["policy"].default)
+    drafter, policy = parameters["drafter"].default, parameters["policy"].default
+    assert (method.drafter, method.policy) == (drafter, policy_for(drafter, policy)) == ("auto", "governor")
 
 
 def test_an_unknown_method_is_refused_with_the_known_ones() -> None:
     with pytest.raises(
         UnsupportedOption,
-        match=r"unknown method 'magic'; known: plain, default, cascade, .*hybrid, lookup, prediction, self",
+        match=r"unknown method 'magic'; known: plain, default, auto, cascade, .*hybrid, lookup, prediction, self",
     ):
         read_methods(["magic"])
 

@@ -19,6 +19,7 @@ def test_the_demo_shows_texts_tables_and_a_conclusion_for_each_method(forerun: C
     assert "Plain decoding:" in ran.out
     assert "Open questions" in ran.out
     assert ran.out.count("yes") >= 2 * len(methods_for(4))
+    assert "auto: suffix; no trained draft is known for this model" in ran.out
     for name, method in methods_for(4).items():
         assert f"{name}: {method.label}" in ran.out
     for described in KINDS.values():
@@ -27,7 +28,7 @@ def test_the_demo_shows_texts_tables_and_a_conclusion_for_each_method(forerun: C
 
 def test_the_plain_and_the_speculative_text_are_equal(forerun: Call, tiny: str) -> None:
     parts = forerun("demo", "--model", tiny, *QUICK).out.split("\n\n")
-    texts = [part.split(":\n", 1)[1] for part in parts if part.startswith(("Plain decoding", "With lookup"))]
+    texts = [part.split(":\n", 1)[1] for part in parts if part.startswith(("Plain decoding", "With forerun's default"))]
 
     assert len(texts) == 2
     assert texts[0].strip() == texts[1].strip()

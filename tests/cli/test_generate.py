@@ -85,6 +85,30 @@ def test_no_method_changes_the_output(forerun: Call, tiny: str, flags: tuple[str
     assert told["ids"] == plain["ids"]
 
 
+def test_unless_told_otherwise_it_chooses_and_says_what_and_why(forerun: Call, tiny: str) -> None:
+    choice = "auto: suffix; no trained draft is known for this model"
+    ran = forerun("generate", tiny, "abcabcabc", *SHORT)
+    assert choice in ran.err
+    assert choice not in ran.out
+    assert json.loads(forerun("generate", tiny, "hello", *SHORT, "--json", "--no-trained").out)["choice"].startswith(
+        "auto: suffix; no trained draft is wanted"
+    )
+    assert json.loads(forerun("generate", tiny, "hello", *SHORT, "--json", "--drafter", "lookup").out)["choice"] is None
+
+
+def test_explain_tells_of_each_round(forerun: Call, tiny: str) -> None:
+    flags = ("--drafter", "lookup", "--policy", "cost", "--explain")
+    told = json.loads(forerun("generate", tiny, "abcabcabc", *SHORT, "--json", *flags).out)
+    rounds = told["explained"]
+    assert len(rounds) == told["stats"]["rounds"]
+    assert sum(one["accepted"] for one in rounds) == told["stats"]["accepted"]
+    assert {"drafter", "confidences", "drafted", "expected_tokens", "expected_time"} <= rounds[0].keys()
+    ran = forerun("generate", tiny, "abcabcabc", *SHORT, *flags)
+    assert "round 1: " in ran.err
+    assert "lookup: " in ran.err
+    assert "round 1: " not in ran.out
+
+
 def test_no_speculate_drafts_nothing(forerun: Call, tiny: str) -> None:
     flags = ("--drafter", "self", "--exit-layer", "2", "--json")
 

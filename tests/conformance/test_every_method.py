@@ -61,8 +61,8 @@ POLICY_VARIANTS: dict[str, list[dict[str, Any]]] = {
 }
 # Where drafts depend on earlier requests or on the clock, drawn drafts give another text for the same seed, of the same law.
 REMEMBER = ("adaptive", "cost", "governor")
-CHOICE = ("cascade",)
-CHOOSE = ("none", "lookup", "suffix", "prediction")
+CHOICE = ("cascade", "hybrid")
+CHOOSE = ("none", "auto", "lookup", "suffix", "prediction")
 
 
 HEADS: dict[str, tuple[str, Callable[[Path, Pair], Path]]] = {

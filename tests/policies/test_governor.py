@@ -1,3 +1,4 @@
+import json
 from itertools import pairwise
 from threading import Event, Thread
 from time import sleep
@@ -167,3 +168,57 @@ def test_a_thread_waits_while_another_one_writes_the_account(monkeypatch: pytest
     factory().should_stop([])
     thread.join()
     assert overlaps == [False]
+
+
+def test_one_round_that_was_interrupted_does_not_end_drafting() -> None:
+    """A round of 100 plain ones between good ones; but where every draft takes so long, nothing is drafted."""
+    account, bad = LossAccount(4.0, 0.01), LossAccount(4.0, 0.01)
+    for one in (account, bad):
+        for _ in range(3):
+            one.learn(timed(0, 0, 1.0, held_back=True))
+    for seconds in [1.2] * 10 + [100.0] + [1.2] * 10:
+        account.learn(timed(3, 1, seconds))
+        assert not account.holds_back
+    for _ in range(4):
+        bad.learn(timed(3, 1, 100.0))
+    assert bad.holds_back
+
+
+def test_what_an_account_learnt_goes_on_and_the_time_of_plain_rounds_is_measured_anew() -> None:
+    account, kept = LossAccount(4.0, 0.01), LossAccount(4.0, 0.01)
+    for _ in range(3):
+        account.learn(timed(0, 0, 1.0, held_back=True))
+    for _ in range(10):
+        account.learn(timed(3, 0, 3.0))
+    assert account.holds_back
+    kept.recall(json.loads(json.dumps(account.as_data())))
+    for _ in range(4):
+        assert kept.holds_back
+        kept.learn(timed(0, 0, 9.0, held_back=True))
+    assert kept.as_data()["account"][3] >= 4
+
+
+def test_where_a_text_begins_what_is_switched_off_is_tried_once_the_account_covers_it() -> None:
+    policy = build(inner="fixed", loss=0.02)()
+    switch_off(policy)
+    assert history(policy, SHORTEST_REST + 1, 1.02)[-1] is False
+    policy.begin(0, 100)
+    assert history(policy, 1, 1.02) == [False]
+    history(policy, 400, 1.02)
+    policy.begin(0, 100)
+    assert any(history(policy, 2, 1.02))
+
+
+def test_probes_that_cost_little_are_soon_repeated() -> None:
+    drafted = history(build(inner="fixed", credit=0.5)(), 3000, 1.03)
+    probes = [n for n in range(1, len(drafted)) if drafted[n] and not drafted[n - 1]]
+    assert len(probes) > 40
+    assert sum(drafted) / len(drafted) < 0.5
+
+
+@pytest.mark.parametrize(
+    "data", [None, [], {}, {"account": [1, 1]}, {"account": [1, 1, 16, "x"]}, {"account": [1, 1, 16, float("inf")]}]
+)
+def test_an_account_that_is_damaged_is_refused(data: Any) -> None:
+    with pytest.raises(ValueError, match="kept"):
+        LossAccount(4.0, 0.01).recall(data)

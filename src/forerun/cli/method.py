@@ -51,7 +51,10 @@ def method_flags(reserved: Iterable[str] = (), kinds: Iterable[str] = tuple(KIND
 
 
 def method_of(drafter: str, policy: str | None, given: Mapping[str, Any]) -> Method:
-    """The method that the flags describe; policy None: the one that goes with the drafter. Raises UnsupportedOption on an unknown name, a foreign flag, a bad value."""
+    """The method that the flags describe; policy None: the one that goes with the drafter.
+
+    Raises UnsupportedOption on an unknown name, a foreign flag, a bad value.
+    """
     policy = policy_for(drafter, policy)
     chosen: dict[str, Entry[Any]] = {"drafter": DRAFTERS.entry(drafter), "policy": POLICIES.entry(policy)}
     options: dict[str, dict[str, Any]] = {"drafter": {}, "policy": {}}

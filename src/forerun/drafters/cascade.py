@@ -10,7 +10,6 @@ from __future__ import annotations
 
 from collections.abc import AsyncGenerator
 from collections.abc import Sequence as Series
-from contextlib import AsyncExitStack, aclosing
 from dataclasses import dataclass
 from typing import Any, final
 
@@ -65,8 +64,9 @@ class Cascade(Drafter):
     async def draft(self, context: Context) -> AsyncGenerator[Step]:
         self.unused, self._chosen, self.drafted_by = UnusedWork(), None, ""
         self._idle = [rounds + 1 for rounds in self._idle]
-        async with AsyncExitStack() as drafts:
-            best = await self._best(context, drafts)
+        asked: list[AsyncGenerator[Step]] = []
+        try:
+            best = await self._best(context, asked)
             if best is None:
                 return
             self._chosen = best
@@ -75,16 +75,20 @@ class Cascade(Drafter):
             async for step in best.rest:
                 yield step
             self.unused += self._drafters[best.number].unused
+        finally:
+            for source in asked:
+                await source.aclose()
 
-    async def _best(self, context: Context, drafts: AsyncExitStack) -> Beginning | None:
+    async def _best(self, context: Context, asked: list[AsyncGenerator[Step]]) -> Beginning | None:
         best: Beginning | None = None
         gain = self._least
         for number, drafter in enumerate(self._drafters):
             due = self._due(number, gain)
-            asked = due or not self._computes[number] or self._gain(number) - self._reading(number, context) > gain
-            if not asked or (best is not None and self._promises is None):
+            wanted = due or not self._computes[number] or self._gain(number) - self._reading(number, context) > gain
+            if not wanted or (best is not None and self._promises is None):
                 continue
-            rest = await drafts.enter_async_context(aclosing(drafter.draft(context)))
+            rest = drafter.draft(context)
+            asked.append(rest)
             first = await anext(rest, None)
             if first is None:
                 self.unused += drafter.unused

@@ -19,7 +19,7 @@ from ..core.values import Context, Round, Step
 from .base import DRAFTERS, DrafterFactory, Parts
 from .copying.continuations import Continuations
 from .copying.history import History
-from .copying.text_index import LONGEST, Match, TextIndex
+from .copying.text_index import LONGEST, Match, TextIndex, keys_of
 from .copying.vote_acceptance import VoteAcceptance
 from .copying.voted_chain import VotedChain
 
@@ -40,8 +40,9 @@ class Suffix(Drafter):
 
     async def draft(self, context: Context) -> AsyncGenerator[Step]:
         self._context = context
-        continuations = Continuations(self._matches(context), context.ids)
-        chain = self._chain = VotedChain(continuations, self._acceptance, self._least)
+        if not (matches := self._matches(context)):
+            return
+        chain = self._chain = VotedChain(Continuations(matches, context.ids), self._acceptance, self._least)
         while (step := chain.next()) is not None:
             yield step
 
@@ -50,8 +51,11 @@ class Suffix(Drafter):
         end = context.ids[-LONGEST:]
         # without the last token, which would be a match of itself
         self._index.extend(context.ids[len(self._index) : -1])
-        found = [Match(context.ids, match.place, match.length) for match in self._index.matches(end)]
-        found += self._history.matches(end)
+        keys = keys_of(end)
+        found = [Match(context.ids, match.place, match.length) for match in self._index.matches(end, keys)]
+        found += self._history.matches(end, keys)
+        if not found:
+            return found
         longest = max((match.length for match in found), default=0)
         # one token alone says little where another place knows more of them
         return [match for match in found if match.length >= min(longest, WORTH_ASKING)]

@@ -24,7 +24,7 @@ from ..core.drive import Batch
 from ..core.values import Context, Round
 from ..drafters.base import DRAFTERS, DrafterFactory
 from ..engine.engine import Engine, load
-from ..engine.methods import policy_factory
+from ..engine.methods import policy_factory, policy_for
 from ..errors import UnsupportedModel, UnsupportedOption
 from ..models.loading.follow import check_text_is_not_random
 from ..models.loading.given_tokenizer import TokenizerLike
@@ -40,7 +40,7 @@ if TYPE_CHECKING:
 
 def custom_generate(
     drafter: str | DrafterFactory = "lookup",
-    policy: str | PolicyFactory = "fixed",
+    policy: str | PolicyFactory | None = None,
     drafter_options: Mapping[str, object] | None = None,
     policy_options: Mapping[str, object] | None = None,
     tokenizer: TokenizerLike | None = None,
@@ -53,7 +53,7 @@ def custom_generate(
     """
     if isinstance(drafter, str):
         DRAFTERS.check(drafter, drafter_options or {})
-    make_policy = policy_factory(policy, policy_options)
+    make_policy = policy_factory(policy_for(drafter, policy), policy_options)
     return Hook(
         partial(load, tokenizer=tokenizer, drafter=drafter, policy=make_policy, drafter_options=drafter_options),
         tokenizer,

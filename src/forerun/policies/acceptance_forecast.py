@@ -98,20 +98,34 @@ class AcceptanceForecast:
         self._beliefs = beliefs
         self._token = {kind: RequestEffect(EFFECT, EFFECT_KEEP) for kind in Kind}
         self._ahead = {kind: RequestEffect(EFFECT, EFFECT_KEEP) for kind in Kind}
+        self._rested = 0  # rounds without a draft that the effects have not yet drifted for
 
     def acceptance(self, reading: Reading) -> float:
         """Of a drafted token, given that those before it are accepted."""
+        self._drift()
         kind = reading[0]
         return self._beliefs.token[kind].of(_of_token(reading), self._token[kind]).probability
 
     def ahead(self, readings: Sequence[Reading]) -> tuple[Odds, Odds]:
         """Of the next token after these, and of any later one, given that all before it are accepted."""
+        self._drift()
         kind = readings[-1][0] if readings else self._beliefs.usual
         place, weights, own = len(readings), self._beliefs.ahead[kind], self._ahead[kind]
         following, later = (self._of_place(kind, readings, at) for at in (place, place + 1))
         return weights.of(following, own), weights.of(later, own)
 
+    def rest(self) -> None:
+        """A round passed without a draft."""
+        self._rested += 1
+
+    def _drift(self) -> None:
+        if self._rested:
+            for effect in (*self._token.values(), *self._ahead.values()):
+                effect.drift(self._rested)
+            self._rested = 0
+
     def learn(self, readings: Sequence[Reading], accepted: int) -> None:
+        self._drift()
         beliefs = self._beliefs
         for place, reading in enumerate(readings[: accepted + 1]):
             kind, right = reading[0], place < accepted
@@ -123,8 +137,7 @@ class AcceptanceForecast:
             for kind in Kind:
                 beliefs.share[kind] += (1 - FADE) * ((readings[-1][0] is kind) - beliefs.share[kind])
         else:
-            for effect in (*self._token.values(), *self._ahead.values()):
-                effect.drift()
+            self.rest()
 
     def _of_place(self, kind: Kind, readings: Sequence[Reading], place: int) -> list[float]:
         """The inputs for the token at a place: whether the draft has begun, and the last token's confidence."""

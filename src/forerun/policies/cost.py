@@ -41,6 +41,8 @@ from .step_costs import GivenStepCosts, MeasuredStepCosts, StepCosts
 
 SHARE, MOST_SPARE = 0.004, 1.0  # tokens that may be lost by trying: of each emitted one, and at once
 LONG, SHORT = 0.995, 0.92  # kept of the newest rounds' tokens and time, a round: of all requests, of this one
+PLAIN = 1.0, 1.0  # tokens and time of a plain round
+LOOK_AGAIN = 4  # rounds
 WORTH = 20.0  # plain rounds that the price of all requests counts in a request's own
 
 
@@ -122,6 +124,7 @@ class CostAware(LengthPolicy):
         self._optimism, self._max_steps, self._retry = optimism, max_steps, retry
         self._forecast = AcceptanceForecast(shared.beliefs)
         self._rate = Rate(SHORT)
+        self._refused = False  # whether the last draft was not begun; little is learnt without one
         self._idle: int | None = None  # rounds since the last draft, None before the first
         self._readings = Readings(read)
         self._survival = [1.0]
@@ -138,9 +141,13 @@ class CostAware(LengthPolicy):
     def should_stop(self, steps: Series[Step]) -> bool:
         if len(steps) >= self._max_steps:
             return True
+        if not steps and self._refused and (self._idle or 0) % LOOK_AGAIN:
+            return True
         readings = self._readings.of(steps)
         with self._shared.lock:
-            return self._pays_no_more(readings)
+            stops = self._pays_no_more(readings)
+        self._refused = stops and not steps
+        return stops
 
     def _pays_no_more(self, readings: Series[Reading]) -> bool:
         length, costs = len(readings), self._shared.costs
@@ -170,6 +177,9 @@ class CostAware(LengthPolicy):
             self._learn(steps, round)
 
     def _learn(self, steps: Series[Step], round: Round) -> None:
+        if not steps and not round.draft.counts.forwards:
+            self._learn_plain(round)
+            return
         know, accepted = self._shared, len(round.verdict.path)
         readings = list(self._readings.of(steps))
         self._survives(readings)
@@ -193,6 +203,21 @@ class CostAware(LengthPolicy):
         self._readings.clear()
         self._owed.clear()
         self._survival, self._price = [1.0], None
+
+    def _learn_plain(self, round: Round) -> None:
+        """The same for a round that nothing was drafted in, in less time: there may be nothing to gain it back from."""
+        know, emitted = self._shared, len(round.tokens)
+        self._emitted += emitted
+        know.spare_for_reading += SHARE * emitted
+        know.spare = min(know.spare + SHARE, MOST_SPARE)
+        know.costs.learn(False, 0, round)
+        self.expected = PLAIN
+        for rate in (self._rate, know.rate):
+            rate.add(*PLAIN)
+        self._forecast.rest()
+        self._idle = (self._idle or 0) + 1
+        self._owed.clear()
+        self._price = None
 
     def end(self) -> None:
         if self._emitted:

@@ -3,8 +3,8 @@
 An account is kept in plain rounds. A round with a draft adds the tokens that it emitted, and subtracts its time in plain
 rounds. So drafts that don't pay lower the account, and good ones raise it up to a limit. Every token also adds the small
 share of time that may be lost. When the account is empty, the policy asks for no drafts, so the loop decodes plainly. After
-some rounds (twice as many after each failure), and once the account covers the expected loss of a probe, a few rounds are
-drafted again. If they gain, speculation continues. So whatever the drafter does, the time lost against plain decoding is at
+some rounds (twice as many after each failure that was dear), or where a text begins, and once the account covers the expected
+loss of a probe, a few rounds are drafted again. If they gain, speculation continues. So whatever the drafter does, the time lost against plain decoding is at
 most that share, and a few rounds.
 
 The time of a plain round is measured at the start, while off, and occasionally while on. The account is shared by the
@@ -29,7 +29,11 @@ MEASURED_FIRST, NEWEST = 3, 15  # plain rounds
 MEASURE_AGAIN = 128  # drafted rounds
 PROBE = 4  # rounds; the first pays for bringing the drafter up to date, so its gain decides nothing
 SHORTEST_REST, LONGEST_REST = 16, 1024
+LEAST_PRICE, DEAR = 0.25, 0.5  # plain rounds: of a probe at least; lost by one that is not soon repeated
 FADE = 0.8
+INTERRUPTED = (
+    4.0  # times the usual time: a single round that took longer was interrupted, which says nothing of its draft
+)
 
 
 @final
@@ -43,6 +47,7 @@ class LossAccount(Learned):
         self._credit = credit
         self._plain: deque[float] = deque(maxlen=NEWEST)
         self._expected = 0.0  # gain of a drafted round
+        self._usual, self._interrupted = 1.0, False  # time of a drafted round; whether the last one was interrupted
         self._drafted = 0  # rounds since the last plain one
         self._rest = SHORTEST_REST
         self._rested: int | None = None  # plain rounds since drafting was switched off; None while it is on
@@ -55,8 +60,13 @@ class LossAccount(Learned):
             return True
         if self._rested is None or self._probe is not None:
             return False
-        price = min(max(1.0, -PROBE * self._expected), self._limit)
+        price = min(max(LEAST_PRICE, -PROBE * self._expected), self._limit)
         return self._rested < self._rest or self._credit < price
+
+    def begin(self) -> None:
+        """A text begins, which may suit drafts better than the last one did."""
+        if self._rested is not None:
+            self._rested = max(self._rested, self._rest)
 
     def learn(self, round: Round) -> None:
         seconds = round.timing.draft + round.timing.verify
@@ -65,7 +75,15 @@ class LossAccount(Learned):
         if round.held_back:
             self.learn_plain(len(round.tokens), seconds)
         elif self._plain:
-            self.judge(len(round.tokens), seconds / median(self._plain))
+            self.judge(len(round.tokens), self._counted(seconds / median(self._plain)))
+
+    def _counted(self, plain_rounds: float) -> float:
+        """The time that counts, as it is where rounds take so long one after the other."""
+        longest = INTERRUPTED * self._usual
+        counted = plain_rounds if self._interrupted else min(plain_rounds, longest)
+        self._interrupted = plain_rounds > longest
+        self._usual = FADE * self._usual + (1 - FADE) * counted
+        return counted
 
     def learn_plain(self, tokens: float, seconds: float) -> None:
         """Of a round that was held back."""
@@ -86,23 +104,26 @@ class LossAccount(Learned):
             if len(self._probe) == PROBE and sum(self._probe[1:]) > 0 and self._credit > 0:
                 self._rested, self._probe, self._rest = None, None, SHORTEST_REST
             elif len(self._probe) == PROBE or self._credit <= 0:
-                self._rested, self._probe, self._rest = 0, None, min(2 * self._rest, LONGEST_REST)
+                if -sum(self._probe) > DEAR:
+                    self._rest = min(2 * self._rest, LONGEST_REST)
+                self._rested, self._probe = 0, None
         elif self._credit <= 0:
             self._rested = 0
 
     def as_data(self) -> dict[str, Any]:
         with self.lock:
-            return {"account": [self._credit, self._expected, float(self._rest)], "off": self._rested is not None}
+            rested = -1.0 if self._rested is None else float(self._rested)
+            return {"account": [self._credit, self._expected, float(self._rest), rested]}
 
     def recall(self, data: Any) -> None:
         """The time of a plain round is measured anew, since the machine may be busier."""
-        if not isinstance(data, dict) or not isinstance(data.get("off"), bool):
+        if not isinstance(data, dict):
             raise ValueError(f"no account was kept in {str(data)[:40]}")
-        credit, expected, rest = numbers(data.get("account"), 3, -1e6)
+        credit, expected, rest, rested = numbers(data.get("account"), 4, -1e6)
         with self.lock:
             self._credit, self._expected = min(credit, self._limit), expected
             self._rest = min(max(int(rest), SHORTEST_REST), LONGEST_REST)
-            self._rested = 0 if data["off"] else None
+            self._rested = int(rested) if rested >= 0 else None
 
     def _put(self, amount: float) -> None:
         self._credit = min(self._credit + amount, self._limit)
@@ -113,6 +134,11 @@ class Governor(Wrapping):
     def __init__(self, inner: LengthPolicy, account: LossAccount) -> None:
         super().__init__(inner)
         self._account = account
+
+    def begin(self, unread: int, room: int) -> None:
+        with self._account.lock:
+            self._account.begin()
+        super().begin(unread, room)
 
     def should_stop(self, steps: Sequence[Step]) -> bool:
         return (not steps and self._holds_back()) or self._inner.should_stop(steps)

@@ -59,9 +59,10 @@ class RequestEffect:
         self.variance -= self.variance**2 * curvature
         self.drift()
 
-    def drift(self) -> None:
-        self.mean *= self._keep
-        self.variance += (1 - self._keep**2) * (self._first - self.variance)
+    def drift(self, times: int = 1) -> None:
+        keep = self._keep**times
+        self.mean *= keep
+        self.variance += (1 - keep**2) * (self._first - self.variance)
 
 
 @final

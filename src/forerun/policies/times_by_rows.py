@@ -21,6 +21,7 @@ class TimesByRows:
         self._first_slope = slope
         self._seen: dict[float, deque[float]] = {}
         self._points: dict[float, tuple[float, float]] = {}
+        self._unread: set[float] = set()  # rows whose newest times the points don't hold yet
         self._line: Line | None = None
         self._known: dict[float, float] = {}
 
@@ -28,15 +29,18 @@ class TimesByRows:
         return len(self._seen)
 
     def add(self, rows: float, time: float) -> None:
-        seen = self._seen.setdefault(rows, deque(maxlen=NEWEST))
-        seen.append(time)
-        self._points[rows] = median(seen), float(len(seen))
+        self._seen.setdefault(rows, deque(maxlen=NEWEST)).append(time)
+        self._unread.add(rows)
         self._line = None
         self._known.clear()
 
     @property
     def points(self) -> Mapping[float, tuple[float, float]]:
         """rows -> (the median, of how many times)."""
+        for rows in self._unread:
+            seen = self._seen[rows]
+            self._points[rows] = median(seen), float(len(seen))
+        self._unread.clear()
         return self._points
 
     def of(self, rows: float) -> float:
@@ -44,12 +48,12 @@ class TimesByRows:
         if not self._seen:
             return 1.0
         if rows not in self._known:
-            own, tries = self._points.get(rows, (0.0, 0.0))
+            own, tries = self.points.get(rows, (0.0, 0.0))
             self._known[rows] = (own * tries + self.line.at(rows) * LINE_WORTH) / (tries + LINE_WORTH)
         return self._known[rows]
 
     @property
     def line(self) -> Line:
         if self._line is None:
-            self._line = line_through(self._points, self._first_slope)
+            self._line = line_through(self.points, self._first_slope)
         return self._line

@@ -1,6 +1,8 @@
 from __future__ import annotations
 
+import json
 from concurrent.futures import ThreadPoolExecutor
+from typing import Any
 
 import pytest
 
@@ -72,3 +74,23 @@ def test_threads_lose_no_count() -> None:
     for _ in range(200):
         alone.learn([DOUBTFUL], 1)
     assert acceptance.of(DOUBTFUL, 0) == alone.of(DOUBTFUL, 0)
+
+
+def test_what_was_counted_goes_on_in_another_one() -> None:
+    acceptance, kept = VoteAcceptance(), VoteAcceptance()
+    for accepted in (2, 0, 1):
+        acceptance.learn([SURE, DOUBTFUL], accepted)
+    kept.recall(json.loads(json.dumps(acceptance.as_data())))
+    assert [kept.of(vote, place) for vote in (SURE, DOUBTFUL) for place in (0, 1)] == [
+        acceptance.of(vote, place) for vote in (SURE, DOUBTFUL) for place in (0, 1)
+    ]
+
+
+@pytest.mark.parametrize("data", [None, {}, [[1, 2, 3]], [[1, 1, 1, 1, 1, "x"]], [[1, 1, 1, 1, -1, 1]]])
+def test_what_is_damaged_is_refused_and_changes_nothing(data: Any) -> None:
+    acceptance = VoteAcceptance()
+    acceptance.learn([SURE], 1)
+    before = acceptance.as_data()
+    with pytest.raises(ValueError, match="kept"):
+        acceptance.recall(data)
+    assert acceptance.as_data() == before

@@ -40,7 +40,7 @@ class History:
                 self._halves = self._halves[1], newer
             newer.extend([*kept, END])
 
-    def matches(self, text: Sequence[int]) -> list[Match]:
-        """Of both halves, the newer one first."""
+    def matches(self, text: Sequence[int], keys: Sequence[int] = ()) -> list[Match]:
+        """Of both halves, the newer one first. keys: keys_of(text)."""
         older, newer = self._halves
-        return [*newer.matches(text), *older.matches(text)]
+        return [*newer.matches(text, keys), *older.matches(text, keys)]

@@ -11,7 +11,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import final
 
-SIZES = (3, 2, 1)
+SIZES = (1, 2, 3)
 MOST_PLACES = 8
 LONGEST = 32  # tokens up to which a match is measured
 BITS = 32  # of a token in a key
@@ -40,28 +40,26 @@ class TextIndex:
         return len(self.ids)
 
     def extend(self, tokens: Sequence[int]) -> None:
-        ids = self.ids
-        known = ids[1 - SIZES[0] :]
+        ids, indexes = self.ids, tuple(zip(self._newest, self._before, strict=True))
         for token in tokens:
-            place = len(ids)
+            place = back = len(ids)
             ids.append(token)
-            known.append(token)
-            for size, newest, before in zip(SIZES, self._newest, self._before, strict=True):
-                if place + 1 < size:
+            key = token
+            for newest, before in indexes:
+                if back < 0:
                     before.append(-1)
                     continue
-                key = _key(known, size)
                 before.append(newest.get(key, -1))
                 newest[key] = place
-            if len(known) >= SIZES[0]:
-                del known[0]
+                back -= 1
+                key = key << BITS | ids[back]
 
-    def matches(self, text: Sequence[int]) -> list[Match]:
-        """Places where the most of these sizes of the text's last tokens stood, the newest first."""
-        for size, newest, before in zip(SIZES, self._newest, self._before, strict=True):
-            if size > len(text):
-                continue
-            place = newest.get(_key(text, size), -1)
+    def matches(self, text: Sequence[int], keys: Sequence[int] = ()) -> list[Match]:
+        """Places where the most of these sizes of the text's last tokens stood, the newest first. keys: keys_of(text)."""
+        keys = keys or keys_of(text)
+        for size in range(len(keys) if self.ids else 0, 0, -1):
+            before = self._before[size - 1]
+            place = self._newest[size - 1].get(keys[size - 1], -1)
             found: list[Match] = []
             while place >= 0 and len(found) < MOST_PLACES:
                 found.append(Match(self.ids, place + 1, self._length(text, place, size)))
@@ -78,9 +76,9 @@ class TextIndex:
         return length
 
 
-def _key(text: Sequence[int], size: int) -> int:
-    """Of the last tokens: one number, which takes less room than a tuple."""
-    key = text[-1]
-    for back in range(2, size + 1):
-        key = key << BITS | text[-back]
-    return key
+def keys_of(text: Sequence[int]) -> list[int]:
+    """Of its last token, of the last two and of the last three: numbers, which take less room than tuples."""
+    keys = [text[-1]] if text else []
+    for size in SIZES[1 : len(text)]:
+        keys.append(keys[-1] << BITS | text[-size])
+    return keys

@@ -1,0 +1,178 @@
+from __future__ import annotations
+
+from dataclasses import dataclass
+from pathlib import Path
+from types import SimpleNamespace
+from typing import Any
+
+import pytest
+
+import forerun
+from forerun import Engine
+from forerun.core.learned import Learning
+from forerun.drafters import auto
+from forerun.drafters.cascade import Cascade
+from forerun.testing import save_tiny, tiny_model
+
+LOOP = [5, 6, 7, 8] * 6
+
+
+@dataclass
+class Facts:
+    its: bool
+
+    def near(self, target: Any) -> bool:
+        return not self.its
+
+
+def known(name: str, directory: Path, its: bool = True) -> Any:
+    return SimpleNamespace(name=name, directory=directory, facts=Facts(its))
+
+
+@pytest.fixture(scope="module")
+def plain() -> Engine:
+    return forerun.load(tiny_model("llama"))
+
+
+@pytest.fixture(scope="module")
+def small(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """A draft model of one layer."""
+    return save_tiny(tmp_path_factory.mktemp("small"), "llama", seed=7, num_hidden_layers=1)
+
+
+@pytest.fixture
+def drafts(monkeypatch: pytest.MonkeyPatch) -> list[Any]:
+    found: list[Any] = []
+    monkeypatch.setattr(auto, "known_drafts", lambda identity: found)
+    return found
+
+
+def built(engine: Engine, **options: Any) -> tuple[Cascade, Learning[Any, Any]]:
+    made = engine.using("auto", drafter_options=options).drafter
+    assert isinstance(made, Learning)
+    drafter = made(engine._parts.target.acquire())
+    assert isinstance(drafter, Cascade)
+    return drafter, made
+
+
+def test_without_a_trained_draft_it_copies_and_says_so(plain: Engine, drafts: list[Any]) -> None:
+    drafter, made = built(plain)
+    assert drafter._names == ("suffix",)
+    assert made.choice == "auto: suffix; no trained draft is known for this model"
+    assert made.keep_as == "suffix"
+
+
+def test_a_draft_that_was_trained_for_the_model_is_the_second_choice(
+    plain: Engine, drafts: list[Any], small: Path
+) -> None:
+    drafts += [known("best", small), known("other", small)]
+    drafter, made = built(plain)
+    assert drafter._names == ("suffix", "draft_model")
+    assert made.choice == "auto: suffix, then draft_model; the draft best was trained for this model"
+    assert made.keep_as == "suffix draft_model best"
+    assert any(name.startswith("suffix") for name in made.learned)
+
+
+def test_a_draft_for_other_weights_of_its_kind_says_so(plain: Engine, drafts: list[Any], small: Path) -> None:
+    drafts.append(known("near", small, its=False))
+    assert built(plain)[1].choice.endswith("the draft near was trained for a model of this shape and tokenizer")
+
+
+def test_a_draft_that_can_not_be_opened_is_left_out_and_told_of(
+    plain: Engine, drafts: list[Any], small: Path, tmp_path: Path
+) -> None:
+    drafts.append(known("broken", tmp_path / "nothing"))
+    _, made = built(plain)
+    assert made.choice.startswith(
+        "auto: suffix; no trained draft is known for this model; the draft broken was left out: "
+    )
+    drafts.append(known("good", small))
+    assert "the draft good was trained for this model; the draft broken was left out" in built(plain)[1].choice
+
+
+def test_it_can_be_told_to_use_no_trained_draft_and_to_keep_nothing(
+    plain: Engine, drafts: list[Any], small: Path
+) -> None:
+    drafts.append(known("best", small))
+    drafter, made = built(plain, trained=False, keep=False)
+    assert drafter._names == ("suffix",)
+    assert made.choice == "auto: suffix; no trained draft is wanted"
+    assert made.keep_as == ""
+
+
+@pytest.mark.parametrize("options", [{}, {"temperature": 0.8, "seed": 3}])
+def test_texts_are_those_of_plain_decoding(plain: Engine, drafts: list[Any], options: Any) -> None:
+    prompts = [LOOP, [1], [9] * 20]
+    wanted = [result.ids for result in plain.generate(prompts, max_new_tokens=24, **options)]
+    engine = plain.using("auto")
+    for _ in range(2):
+        results = engine.generate(prompts, max_new_tokens=24, **options)
+        assert [result.ids for result in results] == wanted
+
+
+def test_greedy_texts_are_those_of_plain_decoding_with_a_draft_too(
+    plain: Engine, drafts: list[Any], small: Path
+) -> None:
+    drafts.append(known("best", small))
+    prompts = [LOOP, [1], [9] * 20]
+    wanted = [result.ids for result in plain.generate(prompts, max_new_tokens=24)]
+    results = plain.using("auto", "fixed", policy_options={"k": 3}).generate(prompts, max_new_tokens=24)
+    assert [result.ids for result in results] == wanted
+    assert sum(result.stats.drafted for result in results) > 0
+
+
+def test_it_goes_under_the_governor_unless_told_otherwise(plain: Engine, drafts: list[Any]) -> None:
+    assert type(plain.using("auto")._policy()).__name__ == "Governor"
+    assert type(plain.using("auto", "fixed")._policy()).__name__ == "Fixed"
+    assert type(plain.using("lookup")._policy()).__name__ == "Fixed"
+
+
+def test_an_answer_says_what_was_chosen(plain: Engine, drafts: list[Any]) -> None:
+    assert plain.using("auto").generate([1, 2, 3], max_new_tokens=2).choice.startswith("auto: suffix; no trained draft")
+    assert plain.generate([1, 2, 3], max_new_tokens=2).choice == ""
+
+
+def test_what_it_learnt_is_kept_for_the_next_start(
+    plain: Engine, drafts: list[Any], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("FORERUN_CACHE", str(tmp_path))
+    monkeypatch.setenv("FORERUN_LEARNED", "on")
+    first = plain.using("auto")
+    assert first.choice.endswith("learns as it goes")
+    wanted = [first.generate(LOOP, max_new_tokens=24).ids for _ in range(3)]
+    del first
+    (file,) = (tmp_path / "learned").iterdir()
+    assert "ids" not in file.read_text()
+    second = plain.using("auto")
+    assert second.choice.endswith("goes on from what it learnt before")
+    assert [second.generate(LOOP, max_new_tokens=24).ids for _ in range(3)] == wanted
+
+
+@pytest.mark.parametrize("switch", ["environment", "option"])
+def test_nothing_is_kept_where_that_is_switched_off(
+    plain: Engine, drafts: list[Any], tmp_path: Path, monkeypatch: pytest.MonkeyPatch, switch: str
+) -> None:
+    monkeypatch.setenv("FORERUN_CACHE", str(tmp_path))
+    monkeypatch.setenv("FORERUN_LEARNED", "off" if switch == "environment" else "on")
+    engine = plain.using("auto", drafter_options={"keep": switch == "environment"})
+    engine.generate(LOOP, max_new_tokens=8)
+    del engine
+    assert list(tmp_path.iterdir()) == []
+
+
+def test_a_kept_file_that_is_damaged_changes_no_text(
+    plain: Engine,
+    drafts: list[Any],
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+    capsys: pytest.CaptureFixture[str],
+) -> None:
+    monkeypatch.setenv("FORERUN_CACHE", str(tmp_path))
+    monkeypatch.setenv("FORERUN_LEARNED", "on")
+    plain.using("auto").generate(LOOP, max_new_tokens=8)
+    (file,) = (tmp_path / "learned").iterdir()
+    file.write_text(file.read_text()[:-40])
+    engine = plain.using("auto")
+    assert "is damaged" in capsys.readouterr().err
+    assert engine.choice.endswith("learns as it goes")
+    assert engine.generate(LOOP, max_new_tokens=24).ids == plain.generate(LOOP, max_new_tokens=24).ids
