@@ -29,6 +29,7 @@ VARIANTS: dict[str, list[dict[str, Any]]] = {
     "lookup": [{}, {"max_ngram": 2, "min_ngram": 2}],
     "prediction": [{}],
     "suffix": [{}, {"least": 0.01, "history": 0}],
+    "recycle": [{"min_confidence": 0.0, "budget": 12}, {"n": 1, "pairs": 0, "min_confidence": 0.01}],
     "draft_model": [{"model": "small"}, {"model": "itself"}],
     "exit_adapter": [{"adapter": name} for name in ("state 2", "state+token 4")],
     "hybrid": [
@@ -38,6 +39,7 @@ VARIANTS: dict[str, list[dict[str, Any]]] = {
     "cascade": [
         {"of": "suffix,self", "exit_layer": 2},
         {"of": "lookup,suffix,draft_model", "model": "small"},
+        {"of": "suffix,recycle", "min_confidence": 0.01},
     ],
     "tree": [
         {"of": "self", "exit_layer": 2, "n": 3},
@@ -62,7 +64,7 @@ POLICY_VARIANTS: dict[str, list[dict[str, Any]]] = {
 # Where drafts depend on earlier requests or on the clock, drawn drafts give another text for the same seed, of the same law.
 REMEMBER = ("adaptive", "cost", "governor")
 CHOICE = ("cascade",)
-CHOOSE = ("none", "lookup", "suffix", "prediction")
+CHOOSE = ("none", "lookup", "suffix", "prediction", "recycle")
 
 
 HEADS: dict[str, tuple[str, Callable[[Path, Pair], Path]]] = {
