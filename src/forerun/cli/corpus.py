@@ -50,8 +50,8 @@ def build(
         show_json({"directory": str(output), "tokens": tokens, "shards": shards, "bytes": held})
         return
     show(
-        f"{output}: {tokens} tokens in {shards} {'shard' if shards == 1 else 'shards'}, {held / MEGABYTE:.1f} MB; draft from "
-        f"it with: --drafter corpus --path {output}"
+        f"{output}: {tokens} tokens in {shards} {'shard' if shards == 1 else 'shards'}, {held / MEGABYTE:.1f} MB; draft "
+        f"from it with: --drafter corpus --path {output}"
     )
 
 
