@@ -12,6 +12,7 @@ import torch
 
 from forerun import DRAFTERS, POLICIES, Engine, load
 from forerun.core.identity import Pair, identity_of
+from forerun.drafters.corpora.files import build_corpus
 from forerun.models.loading.load import Module
 from forerun.testing import save_tiny_classifier, save_tiny_head, tiny_model
 from forerun.train.data.examples import Example
@@ -29,6 +30,8 @@ VARIANTS: dict[str, list[dict[str, Any]]] = {
     "lookup": [{}, {"max_ngram": 2, "min_ngram": 2}],
     "prediction": [{}],
     "suffix": [{}, {"least": 0.01, "history": 0}],
+    "recycle": [{"min_confidence": 0.0, "budget": 12}, {"n": 1, "pairs": 0, "min_confidence": 0.01}],
+    "corpus": [{"path": "texts"}, {"path": "texts", "least": 0.01}],
     "draft_model": [{"model": "small"}, {"model": "itself"}],
     "exit_adapter": [{"adapter": name} for name in ("state 2", "state+token 4")],
     "hybrid": [
@@ -38,6 +41,7 @@ VARIANTS: dict[str, list[dict[str, Any]]] = {
     "cascade": [
         {"of": "suffix,self", "exit_layer": 2},
         {"of": "lookup,suffix,draft_model", "model": "small"},
+        {"of": "suffix,recycle", "min_confidence": 0.01},
     ],
     "tree": [
         {"of": "self", "exit_layer": 2, "n": 3},
@@ -62,7 +66,7 @@ POLICY_VARIANTS: dict[str, list[dict[str, Any]]] = {
 # Where drafts depend on earlier requests or on the clock, drawn drafts give another text for the same seed, of the same law.
 REMEMBER = ("adaptive", "cost", "governor")
 CHOICE = ("cascade", "hybrid")
-CHOOSE = ("none", "auto", "lookup", "suffix", "prediction")
+CHOOSE = ("none", "auto", "lookup", "suffix", "prediction", "recycle", "corpus")
 
 
 HEADS: dict[str, tuple[str, Callable[[Path, Pair], Path]]] = {
@@ -70,12 +74,23 @@ HEADS: dict[str, tuple[str, Callable[[Path, Pair], Path]]] = {
     "disco": ("classifier", save_tiny_classifier),
 }
 PLACE: list[Path] = []
+CORPORA: dict[str, str] = {}
 ADAPTERS: dict[str, str] = {}
 
 
 @pytest.fixture(scope="module", autouse=True)
 def heads(tmp_path_factory: pytest.TempPathFactory) -> None:
     PLACE[:] = [tmp_path_factory.mktemp("heads")]
+
+
+@pytest.fixture(scope="module", autouse=True)
+def corpora(tmp_path_factory: pytest.TempPathFactory) -> None:
+    """Texts that the prompts' answers are in, with and without a change in the middle."""
+    place = tmp_path_factory.mktemp("corpora") / "texts"
+    texts = [[*prompt, *greedy_by_transformers(tuple(prompt))] for prompt in PROMPTS]
+    wrong = [[*text[: -NEW // 2], 0, *text[-NEW // 2 + 1 :]] for text in texts]
+    build_corpus([*texts, *wrong], place, ("", target().config.vocab_size))
+    CORPORA["texts"] = str(place)
 
 
 @pytest.fixture(scope="module", autouse=True)
@@ -122,7 +137,7 @@ def policies() -> list[tuple[str, dict[str, Any]]]:
 
 
 def engine(drafter: str, options: dict[str, Any], policy: str, policy_options: dict[str, Any]) -> Engine:
-    given = {"model": models, "adapter": ADAPTERS.__getitem__}
+    given = {"model": models, "adapter": ADAPTERS.__getitem__, "path": CORPORA.__getitem__}
     built = {name: given[name](value) if name in given else value for name, value in options.items()}
     alone = load(target(), drafter=drafter, drafter_options=built)
     assert not alone.lossy, f"drafter {drafter!r} is lossy with {options}"

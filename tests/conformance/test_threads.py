@@ -20,6 +20,7 @@ METHODS: dict[str, dict[str, Any]] = {
     "skip": {"drafter": "self", "drafter_options": {"skip_mlp": (0,), "skip_attention": (1,)}},
     "lookup": {"drafter": "lookup", "policy": "heuristic"},
     "suffix": {"drafter": "suffix", "policy": "cost"},
+    "recycle": {"drafter": "recycle", "policy": "cost"},
     "draft_model": {"drafter": "draft_model", "drafter_options": {"model": "small"}},
     "hybrid": {"drafter": "hybrid", "drafter_options": {"then": "self", "exit_layer": 1}},
     "tree": {"drafter": "tree", "drafter_options": {"of": "draft_model", "model": "small", "n": 2}},
