@@ -159,5 +159,5 @@ def test_the_text_part_of_a_vision_language_model_runs(tmp_path: Path, runner: s
 
 def test_a_compact_draft_is_no_model_of_its_own(tmp_path: Path) -> None:
     directory = save_tiny_draft(tmp_path / "small", tiny_model("llama"), (0,))
-    with pytest.raises(UnsupportedModel, match="small holds a compact draft, .*--drafter-model .*small"):
+    with pytest.raises(UnsupportedModel, match=r"small holds a compact draft, .*--drafter-model .*small"):
         open_model(directory)
