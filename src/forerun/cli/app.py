@@ -59,7 +59,7 @@ COMMANDS = {
         "Measure what draft models of many shapes would cost here, and say which to train and what it must reach.",
     ),
     "demo": (
-        "demo:demo",
+        "demo.demo:demo",
         "Watch the bundled model write, with and without speculation, and see where it helps and where it doesn't.",
     ),
     "trace": (

@@ -17,7 +17,7 @@ from forerun.models.lean.runner import LeanRunner
 from forerun.models.loading.load import open_model
 from forerun.models.packed.runner import HFRunner
 from forerun.models.packed.sequence import Sequence
-from forerun.testing import save_tiny, tiny_model
+from forerun.testing import save_tiny, save_tiny_draft, tiny_model
 
 from ..running import finish, off, own_logits, text
 
@@ -155,3 +155,9 @@ def test_the_text_part_of_a_vision_language_model_runs(tmp_path: Path, runner: s
     expected = own_logits(by_transformers(directory), text(19))
     assert off(finish(Sequence(loaded.runner).forward(text(19))).logits, expected) < 1e-4
     assert off(expected, own_logits(tiny_model("gemma3_text", tie_word_embeddings=True), text(19))) < 1e-4
+
+
+def test_a_compact_draft_is_no_model_of_its_own(tmp_path: Path) -> None:
+    directory = save_tiny_draft(tmp_path / "small", tiny_model("llama"), (0,))
+    with pytest.raises(UnsupportedModel, match=r"small holds a compact draft, .*--drafter-model .*small"):
+        open_model(directory)

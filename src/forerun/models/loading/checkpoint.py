@@ -10,6 +10,7 @@ from safetensors import SafetensorError
 from transformers import AutoConfig, AutoModelForCausalLM
 
 from ...errors import ForerunError, InvalidModelFile, ModelNotFound, UnsupportedModel, reason_of
+from ..files.compact_draft import is_compact
 from ..files.loading_info import check_complete
 from ..files.quiet import quiet
 from .checks import check_quantisation
@@ -41,6 +42,11 @@ def _read(
     directory: Path, name: Path, dtype: torch.dtype | None, trust_remote_code: bool, without_weights: bool = False
 ) -> Any:
     """name: what to call the directory in errors."""
+    if is_compact(directory):
+        raise UnsupportedModel(
+            f"{name} holds a compact draft, which runs on its target's tables alone: --drafter draft_model --drafter-model "
+            f"{name}"
+        )
     if not (directory / "config.json").is_file():
         raise ModelNotFound(f"{name} holds no model: it has no config.json")
     if not any(directory.glob("*.safetensors")):
