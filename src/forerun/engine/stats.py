@@ -33,8 +33,8 @@ class Stats:
     """Counts and times of the rounds seen so far.
 
     forced: accepted tokens of drafts that a grammar forced. held_back: rounds for which the policy asked for no draft;
-    switches: how often a request changed to such rounds or back. draft_forwards, merged, rows_saved and invalid_rows add up DraftCounts, forwards that gave no step
-    included; drafted counts the nodes that were verified, merged ones among them.
+    switches: how often a request changed to such rounds or back. draft_forwards, merged, rows_saved and invalid_rows add up
+    DraftCounts, forwards that gave no step included; drafted counts the nodes that were verified, merged ones among them.
     """
 
     def __init__(self, rounds: Iterable[Round] = ()) -> None:
