@@ -2,6 +2,8 @@
 
 No asyncio is needed: a driver calls `coroutine.send`. Verifications wait while drafts are pending; otherwise the requests
 would get out of phase and the packed forwards would shrink. A request that fails or is cancelled doesn't affect the others.
+Long texts that are read, such as prompts, are the exception where most_read limits them: few of their rows at a time go
+along with other requests' forwards, and nobody waits for them.
 """
 
 from __future__ import annotations
@@ -80,9 +82,14 @@ class _Task(Generic[T]):
 
 @final
 class Batch(Generic[K, T]):
-    """Sources that run together. Values must not be None."""
+    """Sources that run together. Values must not be None.
 
-    def __init__(self) -> None:
+    most_read: at most so many rows of texts that are read go into one forward, or one request's; None for any number.
+    """
+
+    def __init__(self, most_read: int | None = None) -> None:
+        self._most_read = most_read
+        self._reading_is_due = False
         self._tasks: dict[K, _Task[T]] = {}
         self._cancelled: set[K] = set()
 
@@ -151,6 +158,34 @@ class Batch(Generic[K, T]):
         waiting = [task for task in self._tasks.values() if task.request is not None]
         if len(waiting) <= 1:
             return waiting
+        readers = [] if self._most_read is None else [task for task in waiting if task.request and task.request.reads]
+        if not readers:
+            return self._largest(waiting)
+        ahead = self._largest([task for task in waiting if task not in readers])
+        if not ahead or self._reading_is_due:
+            self._reading_is_due = False
+            return self._read_along(readers, readers[0])
+        joining = self._read_along(readers, ahead[0])
+        # a text that is read by another model has its turn after each verification
+        self._reading_is_due = not joining and ahead[0].request is not None and not ahead[0].request.drafting
+        return ahead + joining
+
+    def _read_along(self, readers: list[_Task[T]], other: _Task[T]) -> list[_Task[T]]:
+        """The first of the readers that can share a forward with another task, as many as may."""
+        chosen: list[_Task[T]] = []
+        rows = 0
+        for task in readers:
+            assert task.request is not None
+            assert other.request is not None
+            if task.request.packs_with == other.request.packs_with:
+                rows += task.request.reads
+                if chosen and rows > (self._most_read or 0):
+                    break
+                chosen.append(task)
+        return chosen
+
+    def _largest(self, waiting: list[_Task[T]]) -> list[_Task[T]]:
+        """The most that can be packed, of the drafts if there are any."""
         drafting = [task for task in waiting if task.request and task.request.drafting]
         groups: dict[Hashable, list[_Task[T]]] = {}
         for task in drafting or waiting:

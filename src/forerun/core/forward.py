@@ -40,7 +40,7 @@ class Request(Protocol):
     """A requested forward, as the driver sees it.
 
     Requests with an equal packs_with can share a forward. drafting: it is part of a draft, and verifications wait for it,
-    so that a batch stays in phase.
+    so that a batch stays in phase. reads: how many rows of a text that is there already it reads, if these are many, else 0.
     """
 
     @property
@@ -51,6 +51,9 @@ class Request(Protocol):
 
     @property
     def packs_with(self) -> Hashable: ...
+
+    @property
+    def reads(self) -> int: ...
 
 
 class Target(Protocol):

@@ -14,7 +14,8 @@ from .plan import FULL, LayerPlan
 class Request:
     """One sequence's rows for one forward. want: the number of last rows for which the head runs.
 
-    drafting: it is part of a draft, and verifications wait for it, so that a batch stays in phase.
+    drafting: it is part of a draft, and verifications wait for it, so that a batch stays in phase. reads: as in
+    core.forward.Request.
     """
 
     runner: Executor
@@ -24,6 +25,7 @@ class Request:
     plan: LayerPlan = FULL
     taps: frozenset[int] = frozenset()
     drafting: bool = False
+    reads: int = 0
 
     @property
     def packs_with(self) -> Hashable:

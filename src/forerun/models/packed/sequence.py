@@ -22,7 +22,7 @@ from .request import Request
 from .runner import Runner
 from .states import States
 
-CHUNK = 512
+FEW = 8  # rows of a reading that nobody need wait for
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -125,6 +125,7 @@ class Sequence:
         enter: int = 0,
         entry: Series[Tensor] = (),
         states: Tensor | None = None,
+        reads: int = 0,
     ) -> Rows:
         first = len(self._rows)
         depths = self._depths(tokens, parents)
@@ -145,7 +146,7 @@ class Sequence:
         exit_layer = plan.resumes_at
         wanted = taps if exit_layer is None else taps | {exit_layer}
         begun = perf_counter()
-        rows = await submit(Request(self.runner, tuple(tokens), part, want, plan, wanted, drafting))
+        rows = await submit(Request(self.runner, tuple(tokens), part, want, plan, wanted, drafting, reads))
         seconds = perf_counter() - begun
         for layer in taps:
             self._states.setdefault(layer, States()).write(len(self.ids) + first, rows.taps[layer])
@@ -215,12 +216,13 @@ class Sequence:
         for held in self._states.values():
             held.forget(len(self.ids))
         while True:
-            chunk = ids[len(self.ids) : len(self.ids) + CHUNK]
+            chunk = ids[len(self.ids) : len(self.ids) + self.runner.chunk]
             want = 1 if len(self.ids) + len(chunk) == len(ids) else 0
             place = len(self.ids) - len(ids)
             own = None if states is None else states[place : place + len(chunk) or None]
             parents = range(ROOT, len(chunk) - 1)
-            rows = await self._run(chunk, parents, want, self.plan, taps, self._drafting, states=own)
+            reads = len(chunk) if len(chunk) > FEW else 0
+            rows = await self._run(chunk, parents, want, self.plan, taps, self._drafting, states=own, reads=reads)
             self.keep(range(len(chunk)))
             if want:
                 return rows
