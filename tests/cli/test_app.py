@@ -16,7 +16,7 @@ from forerun.cli import app, main
 from .conftest import Ran
 
 Call = Callable[..., Ran]
-COMMANDS = ("generate", "compare", "demo", "models", "drafters", "policies")
+COMMANDS = ("generate", "chat", "compare", "demo", "models", "drafters", "policies")
 
 
 def test_the_version_is_the_packages(forerun: Call) -> None:

@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 
 import forerun as library
-from forerun.cli.generate import _summary
+from forerun.cli.generate import summary
 from forerun.testing import END, save_tiny
 
 from .conftest import Ran
@@ -232,7 +232,7 @@ def test_no_tokens_at_all_is_an_empty_text(forerun: Call, tiny: str) -> None:
 def test_the_closing_line_leaves_out_what_there_is_not(engine: library.Engine) -> None:
     result = engine.generate([1, 2, 3], max_new_tokens=1)
 
-    assert _summary(result, 0.0) == "1 tokens, ended by length"
+    assert summary(result, 0.0) == "1 tokens, ended by length"
 
 
 @pytest.fixture(scope="module")

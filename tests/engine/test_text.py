@@ -44,6 +44,28 @@ def test_special_tokens_leave_no_text() -> None:
     assert "".join(pieces(TOKENIZER("<user>hi<end>").input_ids)) == "hi"
 
 
+def test_special_tokens_that_are_asked_for_are_shown_and_no_others() -> None:
+    ids = TOKENIZER("a<user>€<end>b<user>").input_ids
+    detokenizer = Detokenizer(TOKENIZER, shown=("<user>",))
+
+    assert "".join([*map(detokenizer.push, ids), detokenizer.flush()]) == "a<user>€b<user>"
+
+
+def test_a_special_token_inside_a_character_breaks_it_no_more_than_decoding_does() -> None:
+    euro = TOKENIZER("€").input_ids
+    end = TOKENIZER("<end>").input_ids
+    detokenizer = Detokenizer(TOKENIZER, shown=("<user>",))
+
+    assert "".join([*map(detokenizer.push, [*euro[:2], *end, *euro[2:]]), detokenizer.flush()]) == "€"
+
+
+def test_a_stop_string_may_follow_a_special_token_that_is_shown() -> None:
+    stream = TextStream(TOKENIZER, ("<user>b",), ("<user>",))
+
+    assert "".join(map(stream.push, TOKENIZER("a<user>a<end><user>b").input_ids)) == "a<user>a"
+    assert stream.found == "<user>b"
+
+
 @settings(max_examples=60, deadline=None)
 @given(st.lists(st.integers(0, 255), max_size=30))
 def test_any_bytes_join_to_what_the_tokenizer_decodes(ids: list[int]) -> None:

@@ -30,6 +30,10 @@ COMMANDS = {
         "generate:generate",
         "Answer a prompt. In a terminal, the tokens that were drafted and accepted are green.",
     ),
+    "chat": (
+        "chat.chat:chat",
+        "Talk to a model. In a terminal, the tokens that were drafted and accepted are green.",
+    ),
     "serve": (
         "serve.command:serve",
         "Serve a model to OpenAI's clients, with drafts for every request and continuous batching.",

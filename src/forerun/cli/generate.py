@@ -50,7 +50,7 @@ def generate(
     before = () if system_prompt is None else ({"role": "system", "content": system_prompt},)
     engine = choice.open(model)
     if request["generation_config"] and not {"temperature", "do_sample"} & {*request}:
-        _tell_sampling(engine.checkpoint_defaults)
+        tell_sampling(engine.checkpoint_defaults)
     asked = Question((text,), before).prompt((), chat=not raw and has_chat_template(engine.tokenizer))
     result, seconds = _answer(engine, asked, request, quiet=as_json)
     lossy = engine.lossy
@@ -58,12 +58,12 @@ def generate(
         show_json({**_described(result, seconds), "lossy": lossy})
     else:
         show()
-        note(_summary(result, seconds))
+        note(summary(result, seconds))
     if lossy:
         note("lossy: sampled text does not follow the model's distribution with this verification")
 
 
-def _tell_sampling(defaults: CheckpointDefaults) -> None:
+def tell_sampling(defaults: CheckpointDefaults) -> None:
     """A line where the checkpoint would draw tokens by itself."""
     if defaults.samples:
         values = {**defaults.options_if_drawn, **defaults.warpers}
@@ -108,7 +108,8 @@ def _described(result: Result, seconds: float) -> dict[str, Any]:
     }
 
 
-def _summary(result: Result, seconds: float) -> str:
+def summary(result: Result, seconds: float) -> str:
+    """A line on an answer that took so many seconds after its first token."""
     stats = result.stats
     said = [f"{stats.tokens} tokens, ended by {result.finish_reason}"]
     if stats.decoded and seconds:

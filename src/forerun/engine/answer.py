@@ -65,7 +65,7 @@ class LogprobOptions:
 
 @final
 class Answer:
-    """Turns rounds into pieces."""
+    """Turns rounds into pieces. shown: special tokens that the text is to hold, all the same."""
 
     def __init__(
         self,
@@ -74,10 +74,11 @@ class Answer:
         stop: Sequence[str] = (),
         logprobs: LogprobOptions | None = None,
         applied: Mapping[str, Any] | None = None,
+        shown: Sequence[str] = (),
     ) -> None:
         self._context = context
         self._applied = {} if applied is None else applied
-        self._text = None if tokenizer is None else TextStream(tokenizer, stop)
+        self._text = None if tokenizer is None else TextStream(tokenizer, stop, shown)
         self._logprob_options = logprobs
         self._logprobs: list[TokenLogprob] = []
         self._ids: list[int] = []

@@ -221,8 +221,11 @@ class Engine:
         """What the checkpoint's generation config asks of requests that leave it open. Raises what read_defaults raises."""
         return read_defaults(self._loaded.generation_config())
 
-    def prepare(self, prompt: Prompt, given: RequestOptions) -> Job:
-        """A checked request for InFlight, nothing of which has run. Raises ValueError if prompt or options are no good."""
+    def prepare(self, prompt: Prompt, given: RequestOptions, shown: Sequence[str] = ()) -> Job:
+        """A checked request for InFlight, nothing of which has run. Raises ValueError if prompt or options are no good.
+
+        shown: special tokens that the text is to hold, such as what a model writes before a tool call.
+        """
         asked = given_options(given)
         ids = self.prompt_ids(prompt)
         defaults = self.checkpoint_defaults if asked.get("generation_config", True) else CheckpointDefaults()
@@ -237,7 +240,7 @@ class Engine:
         own = options.classified()
         context, fields = self._context(ids, options, own, defaults, asked)
         applied = applied_options(options, defaults, asked, fields)
-        answer = Answer(context, self.tokenizer, options.stop_strings(), options.logprob_options(), applied)
+        answer = Answer(context, self.tokenizer, options.stop_strings(), options.logprob_options(), applied, shown)
         if (doubt := options.doubt(own)) is not None:
             warnings.warn(f"nothing is drafted: {doubt}; {PROMISE}", stacklevel=4)
         rounds = partial(self.rounds, context, options.speculate and doubt is None)

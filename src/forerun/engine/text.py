@@ -35,20 +35,24 @@ def backend_of(tokenizer: Any) -> Tokenizer | None:
 class Detokenizer:
     """Text of a growing list of tokens. Released text never changes; the last characters wait until they are certain.
 
-    pending is their current form. Special tokens leave no text unless they are kept.
+    pending is their current form. Special tokens leave no text unless they are kept, or among those that are shown.
     """
 
-    def __init__(self, tokenizer: Any, keep_special: bool = False) -> None:
+    def __init__(self, tokenizer: Any, keep_special: bool = False, shown: Sequence[str] = ()) -> None:
         self.pending = ""
         self._fast = backend_of(tokenizer)
         self._tokenizer = tokenizer
-        self._skip = not keep_special
+        self._skip = not (keep_special or shown)
+        hidden = [token for token in special_tokens(tokenizer) if token not in shown] if shown else []
+        self._hidden = frozenset(tokenizer.convert_tokens_to_ids(hidden))
         self._ids: list[int] = []  # some released ones, as context, and the pending ones
         self._released = 0  # how many of the ids
         self._known = ""  # their text
 
     def push(self, token: int) -> str:
         """The text that this token makes certain, "" while a character is still incomplete."""
+        if token in self._hidden:
+            return ""
         self._ids.append(token)
         whole = self._decode(self._ids)
         fresh = whole[len(self._known) :]
@@ -98,14 +102,15 @@ class Detokenizer:
 class TextStream:
     """The text of growing tokens up to the first stop string, which is `found` once it is complete.
 
-    A stop string that holds a special token is looked for in the text with special tokens, which the shown text leaves out.
+    A stop string that holds a special token is looked for in the text with special tokens, which the shown text leaves out
+    but for those in `shown`.
     """
 
-    def __init__(self, tokenizer: Any, stop: Sequence[str] = ()) -> None:
+    def __init__(self, tokenizer: Any, stop: Sequence[str] = (), shown: Sequence[str] = ()) -> None:
         special = special_tokens(tokenizer) if stop else ()
         marked = [text for text in stop if any(token in text for token in special)]
         self._scanner = StopScanner([text for text in stop if text not in marked], marked)
-        self._shown = Detokenizer(tokenizer)
+        self._shown = Detokenizer(tokenizer, shown=shown)
         self._marked = Detokenizer(tokenizer, keep_special=True) if marked else None
 
     @property

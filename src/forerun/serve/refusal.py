@@ -43,7 +43,7 @@ def invalid(message: str, param: str | None = None, code: str | None = None) -> 
 def of_value(error: ValueError, fields: Mapping[str, Any]) -> Refusal:
     """What the engine refused. Its sentences begin with the option that is at fault, which may be a field."""
     message = str(error)
-    first = message.split(" ", 1)[0].strip("'\":;,")
+    first = message.split(" ", 1)[0].partition("[")[0].strip("'\":;,")
     return invalid(message, first if first in fields else None)
 
 

@@ -70,14 +70,19 @@ class Service:
         """Run what takes time away from the event loop. Raises Refusal for what the engine refuses."""
         return await asyncio.get_running_loop().run_in_executor(self._preparing, work)
 
-    async def ask(self, fields: GenerationFields, prompts: Prompts, prompt_count: int, prefix: str) -> Answering:
-        """A request on its way. Raises Refusal before anything has run if it can't be answered."""
+    async def ask(
+        self, fields: GenerationFields, prompts: Prompts, prompt_count: int, prefix: str, shown: Sequence[str] = ()
+    ) -> Answering:
+        """A request on its way; shown: special tokens that its texts are to hold.
+
+        Raises Refusal before anything has run if it can't be answered.
+        """
         self.check_model(fields.model)
         count, most = (fields.n or 1) * prompt_count, self.settings.most_choices
         if count > most:
             raise invalid(f"a request may have at most {most} answers on this server, got {count}", "n")
         engine = self._method(fields.method)
-        jobs, prompt_tokens = await self.aside(partial(self._prepared, fields, prompts, engine))
+        jobs, prompt_tokens = await self.aside(partial(self._prepared, fields, prompts, engine, shown))
         answering = Answering(jobs, prompt_tokens, self.settings.name, prefix)
         self.engines.submit(answering.tickets)
         return answering
@@ -94,7 +99,9 @@ class Service:
             raise invalid(f"this server has no such method; it has {', '.join(self.methods)}", "method")
         return self.methods[name]
 
-    def _prepared(self, fields: GenerationFields, prompts: Prompts, engine: Engine) -> tuple[list[Job], int]:
+    def _prepared(
+        self, fields: GenerationFields, prompts: Prompts, engine: Engine, shown: Sequence[str]
+    ) -> tuple[list[Job], int]:
         jobs: list[Job] = []
         prompt_tokens = 0
         try:
@@ -102,7 +109,7 @@ class Service:
                 prompt_tokens += len(ids)
                 options = options_of(fields, engine, len(ids), self.settings)
                 for seed in seeds(fields.seed, fields.n or 1):
-                    jobs.append(engine.prepare(ids, {**options, "seed": seed}))
+                    jobs.append(engine.prepare(ids, {**options, "seed": seed}, shown))
         except ValueError as error:
             raise of_value(error, type(fields).model_fields) from error
         return jobs, prompt_tokens

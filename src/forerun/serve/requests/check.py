@@ -24,9 +24,6 @@ def check_chat(chat: ChatRequest) -> None:
         raise invalid("top_logprobs needs logprobs to be true", "top_logprobs")
     if chat.response_format is not None and chat.response_format.type != "text":
         raise unsupported("response_format")
-    for name in ("tools", "tool_choice"):
-        if getattr(chat, name) not in (None, [], "none", "auto"):
-            raise unsupported(name)
 
 
 def unsupported(field: str) -> Refusal:

@@ -8,15 +8,20 @@ from typing import Any
 
 from ...engine.engine import Engine
 from ...engine.prompts.chat import encode_messages
+from ...engine.tool_calls.history import with_arguments_read
 from ..refusal import invalid
 from .chat import ChatRequest
+from .tools import chosen_tools
 
 
 def chat_ids(chat: ChatRequest, tokenizer: Any) -> list[int]:
     """Raises Refusal or ValueError where the template refuses the messages."""
     if tokenizer is None:
         raise invalid("this model has no tokenizer; it takes token ids, at /v1/completions", "messages")
-    return encode_messages([message.shown for message in chat.messages], tokenizer, template_options(chat, tokenizer))
+    messages = with_arguments_read([message.shown for message in chat.messages])
+    tools = chosen_tools(chat)
+    offered = {} if tools is None else {"tools": list(tools.definitions)}
+    return encode_messages(messages, tokenizer, {**template_options(chat, tokenizer), **offered})
 
 
 def template_options(chat: ChatRequest, tokenizer: Any) -> dict[str, Any]:

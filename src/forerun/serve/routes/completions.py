@@ -10,9 +10,10 @@ from fastapi import APIRouter, Request
 from starlette.responses import Response
 
 from ..answers.answering import Answering
+from ..answers.calls import TextWithCalls
 from ..answers.chat import chat_chunks, whole_chat
 from ..answers.completion import completion_chunks, whole_completion
-from ..answers.deltas import Deltas, PlainText
+from ..answers.deltas import PlainText
 from ..answers.events import encoded, events
 from ..answers.response import EVENTS, JSON, Produced
 from ..requests.chat import ChatRequest
@@ -20,6 +21,7 @@ from ..requests.check import check_chat, check_fields
 from ..requests.completion import CompletionRequest
 from ..requests.prompts import chat_ids, completion_ids
 from ..requests.read import read
+from ..requests.tools import offer_of
 from ..service import Service
 
 
@@ -31,8 +33,10 @@ def router(service: Service) -> APIRouter:
     async def chat_completions(request: Request) -> Response:
         chat = await read(request, ChatRequest, most_bytes)
         check_chat(chat)
-        answering = await service.ask(chat, lambda: [chat_ids(chat, service.tokenizer)], 1, "chatcmpl")
-        deltas = partial(deltas_of, chat, service)
+        offer = offer_of(chat, service.tokenizer)
+        marks = () if offer is None else offer.marks
+        answering = await service.ask(chat, lambda: [chat_ids(chat, service.tokenizer)], 1, "chatcmpl", marks)
+        deltas = PlainText if offer is None else partial(TextWithCalls, offer)
         if chat.stream:
             return _streamed(service, answering, chat_chunks(chat, answering, service.texts, deltas))
         return _whole(service, answering, whole_chat(chat, answering, service.texts, deltas))
@@ -48,11 +52,6 @@ def router(service: Service) -> APIRouter:
         return _whole(service, answering, whole_completion(asked, answering, service.texts))
 
     return made
-
-
-def deltas_of(chat: ChatRequest, service: Service) -> Deltas:
-    """How a chat's text becomes its message."""
-    return PlainText()
 
 
 def _streamed(service: Service, answering: Answering, chunks: AsyncGenerator[dict[str, Any]]) -> Response:
