@@ -251,3 +251,81 @@ def test_a_value_tells_the_native_time_of_its_forwards(inner: HFRunner) -> None:
     assert [(event.value, event.native) for event in batch.run() if event.value] == [
         *(("synced", 1.0), ("drafted", 2.0), ("verified", 1.0)),
     ]
+
+
+LONG = [3 + n % 90 for n in range(60)]
+
+
+def read_rows(call: list[Request]) -> list[int]:
+    return [request.reads for request in call]
+
+
+@pytest.fixture
+def small_chunks(spy: Spy) -> Spy:
+    spy.chunk = 10
+    return spy
+
+
+def test_long_texts_are_read_a_few_rows_at_a_time_beside_others(small_chunks: Spy) -> None:
+    batch: Batch[str, int] = Batch(most_read=12)
+    batch.add("running", greedy(small_chunks, [5, 6], 20))
+    for _ in range(3):
+        batch.step()
+    for name in ("one", "other"):
+        batch.add(name, greedy(small_chunks, LONG, 2))
+    before = len(small_chunks.calls)
+    values = list(batch.values())
+    calls = small_chunks.calls[before:]
+
+    assert all(sum(read_rows(call)) <= 12 for call in calls)
+    assert [read_rows(call) for call in calls[1:7]] == [[0, 10]] * 6  # the first text is read to its end
+    assert sum(sum(read_rows(call)) for call in calls) == 2 * len(LONG)
+    assert {key for key, _ in values} == {"running", "one", "other"}
+
+
+def test_without_a_limit_texts_are_read_together(small_chunks: Spy) -> None:
+    batch: Batch[str, int] = Batch()
+    for name in ("one", "other"):
+        batch.add(name, greedy(small_chunks, LONG, 1))
+    batch.step()
+    batch.step()
+
+    assert read_rows(small_chunks.calls[-1]) == [10, 10]
+
+
+async def draft_reading(target: Runner, draft: Runner) -> AsyncGenerator[int]:
+    """A request whose draft model reads a long text before it verifies."""
+    yield 1
+    await Sequence(draft, drafting=True).sync(LONG)
+    async for token in greedy(target, [7, 8], 2):
+        yield token
+
+
+def test_nobody_waits_while_another_model_reads(small_chunks: Spy, inner: HFRunner) -> None:
+    other = Spy(inner)
+    other.chunk = 10
+    batch: Batch[str, int] = Batch(most_read=12)
+    batch.add("running", greedy(small_chunks, [5, 6], 12))
+    batch.step()
+    batch.add("reading", draft_reading(small_chunks, other))
+    order: list[str] = []
+    for event in batch.run():
+        if event.value is not None:
+            order.append(event.key)
+
+    assert [read_rows(call) for call in other.calls] == [[10]] * 6
+    last_draft = order.index("reading", order.index("reading") + 1)
+    assert order[:last_draft].count("running") >= 6  # a token after each chunk
+
+
+def test_a_limit_changes_no_text(small_chunks: Spy) -> None:
+    def texts(most_read: int | None) -> dict[str, list[int]]:
+        batch: Batch[str, int] = Batch(most_read)
+        for number in range(3):
+            batch.add(str(number), greedy(small_chunks, [number + 1, *LONG], 5))
+        found: dict[str, list[int]] = {}
+        for key, token in batch.values():
+            found.setdefault(key, []).append(token)
+        return found
+
+    assert texts(12) == texts(None)

@@ -7,12 +7,12 @@ from dataclasses import replace
 from typing import Any
 
 import pytest
+from forerun.drafters.hybrid import Hybrid
 
 from forerun.core.constraint import Constraint
 from forerun.core.drafter import Drafter
 from forerun.core.policy import LengthPolicy
 from forerun.core.values import Step
-from forerun.drafters.hybrid import Hybrid
 from forerun.drafters.lookup import Lookup
 from forerun.drafters.none import NoDraft
 from forerun.policies.fixed import Fixed

@@ -2,15 +2,19 @@
 
 No asyncio is needed: a driver calls `coroutine.send`. Verifications wait while drafts are pending; otherwise the requests
 would get out of phase and the packed forwards would shrink. A request that fails or is cancelled doesn't affect the others.
+Long texts that are read, such as prompts, are the exception where most_read limits them: few of their rows at a time go
+along with other requests' forwards, and nobody waits for them.
 """
 
 from __future__ import annotations
 
 from collections.abc import AsyncGenerator, Coroutine, Hashable, Iterator
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
+from time import perf_counter
 from typing import Generic, TypeVar, final
 
 from .forward import Request, Rows
+from .values import Pack
 
 K = TypeVar("K", bound=Hashable)
 T = TypeVar("T")
@@ -80,9 +84,14 @@ class _Task(Generic[T]):
 
 @final
 class Batch(Generic[K, T]):
-    """Sources that run together. Values must not be None."""
+    """Sources that run together. Values must not be None.
 
-    def __init__(self) -> None:
+    most_read: at most so many rows of texts that are read go into one forward, or one request's; None for any number.
+    """
+
+    def __init__(self, most_read: int | None = None) -> None:
+        self._most_read = most_read
+        self._reading_is_due = False
         self._tasks: dict[K, _Task[T]] = {}
         self._cancelled: set[K] = set()
 
@@ -151,6 +160,34 @@ class Batch(Generic[K, T]):
         waiting = [task for task in self._tasks.values() if task.request is not None]
         if len(waiting) <= 1:
             return waiting
+        readers = [] if self._most_read is None else [task for task in waiting if task.request and task.request.reads]
+        if not readers:
+            return self._largest(waiting)
+        ahead = self._largest([task for task in waiting if task not in readers])
+        if not ahead or self._reading_is_due:
+            self._reading_is_due = False
+            return self._read_along(readers, readers[0])
+        joining = self._read_along(readers, ahead[0])
+        # a text that is read by another model has its turn after each verification
+        self._reading_is_due = not joining and ahead[0].request is not None and not ahead[0].request.drafting
+        return ahead + joining
+
+    def _read_along(self, readers: list[_Task[T]], other: _Task[T]) -> list[_Task[T]]:
+        """The first of the readers that can share a forward with another task, as many as may."""
+        chosen: list[_Task[T]] = []
+        rows = 0
+        for task in readers:
+            assert task.request is not None
+            assert other.request is not None
+            if task.request.packs_with == other.request.packs_with:
+                rows += task.request.reads
+                if chosen and rows > (self._most_read or 0):
+                    break
+                chosen.append(task)
+        return chosen
+
+    def _largest(self, waiting: list[_Task[T]]) -> list[_Task[T]]:
+        """The most that can be packed, of the drafts if there are any."""
         drafting = [task for task in waiting if task.request and task.request.drafting]
         groups: dict[Hashable, list[_Task[T]]] = {}
         for task in drafting or waiting:
@@ -162,6 +199,7 @@ class Batch(Generic[K, T]):
         requests = [task.request for task in tasks if task.request is not None]
         if not requests:
             return
+        begun = perf_counter()
         try:
             answers: list[Rows | Exception] = [*requests[0].runner.execute(requests)]
         except Exception as error:
@@ -170,10 +208,17 @@ class Batch(Generic[K, T]):
                     self._execute([task])
                 return
             answers = [error]
+        pack = _pack(requests, perf_counter() - begun) if len(requests) > 1 else None
         for task, answer in zip(tasks, answers, strict=True):
-            task.request, task.answer = None, answer
             if isinstance(answer, Rows):
                 task.native += answer.native
+                answer = answer if pack is None else replace(answer, pack=pack)
+            task.request, task.answer = None, answer
+
+
+def _pack(requests: list[Request], seconds: float) -> Pack:
+    rows = sum(len(request.tokens) for request in requests)
+    return Pack(len(requests), rows, seconds, any(request.reads for request in requests))
 
 
 def drive(source: AsyncGenerator[T]) -> Iterator[T]:

@@ -11,6 +11,7 @@ from typing import Any, Protocol
 from torch import Tensor
 
 from .choice import Chooser
+from .values import Pack
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -18,9 +19,10 @@ class Rows:
     """The results of a forward for the wanted rows of one request, in order.
 
     logits [n, V]; hidden [n, D], the input of the output head; taps: layer -> [n_all, D], of all rows. seconds: from the
-    request to these rows. native: of the whole packed forward, the seconds inside native code. chooser: who reads these
-    logits faster than torch's operations, if anyone. tokens, shares: of a chain that went on by itself, the best token of each
-    row, which the next row follows, and its share of the row's softmax; -1 after a last row that is no law.
+    request to these rows, in a pack its part by rows. native: of the whole packed forward, the seconds inside native code.
+    chooser: who reads these logits faster than torch's operations, if anyone. tokens, shares: of a chain that went on by
+    itself, the best token of each row, which the next row follows, and its share of the row's softmax; -1 after a last row
+    that is no law. pack: what they were computed with, None if alone.
     """
 
     logits: Tensor
@@ -31,6 +33,7 @@ class Rows:
     chooser: Chooser | None = None
     tokens: Series[int] = ()
     shares: Series[float] = ()
+    pack: Pack | None = None
 
 
 class Executor(Protocol):
@@ -43,7 +46,7 @@ class Request(Protocol):
     """A requested forward, as the driver sees it.
 
     Requests with an equal packs_with can share a forward. drafting: it is part of a draft, and verifications wait for it,
-    so that a batch stays in phase.
+    so that a batch stays in phase. reads: how many rows of a text that is there already it reads, if these are many, else 0.
     """
 
     @property
@@ -54,6 +57,12 @@ class Request(Protocol):
 
     @property
     def packs_with(self) -> Hashable: ...
+
+    @property
+    def tokens(self) -> Series[int]: ...
+
+    @property
+    def reads(self) -> int: ...
 
 
 class Target(Protocol):

@@ -42,11 +42,11 @@ class Progress(Generic[K]):
 
 @final
 class InFlight(Generic[K]):
-    """Jobs that run together. For one thread."""
+    """Jobs that run together. For one thread. most_read: as in Batch."""
 
-    def __init__(self) -> None:
+    def __init__(self, most_read: int | None = None) -> None:
         self._jobs: dict[K, Job] = {}
-        self._batch: Batch[K, Round] = Batch()
+        self._batch: Batch[K, Round] = Batch(most_read)
 
     def __len__(self) -> int:
         return len(self._batch)

@@ -23,6 +23,7 @@ from ..core.learned import Learned, Learning, joined, numbers
 from ..core.policy import LengthPolicy
 from ..core.values import Round, Step
 from .base import POLICIES, PolicyFactory
+from .pack_costs import PackCosts, draft_seconds
 from .wrapping import Wrapping, inner_policy
 
 MEASURED_FIRST, NEWEST = 3, 15  # plain rounds
@@ -46,6 +47,7 @@ class LossAccount(Learned):
         self._loss = loss
         self._credit = credit
         self._plain: deque[float] = deque(maxlen=NEWEST)
+        self._packs = PackCosts()
         self._expected = 0.0  # gain of a drafted round
         self._usual, self._interrupted = 1.0, False  # time of a drafted round; whether the last one was interrupted
         self._drafted = 0  # rounds since the last plain one
@@ -56,7 +58,8 @@ class LossAccount(Learned):
     @property
     def holds_back(self) -> bool:
         """Whether the next round should be plain."""
-        if len(self._plain) < MEASURED_FIRST or self._drafted >= MEASURE_AGAIN:
+        known = self._packs.known if self._packs.shared else len(self._plain)
+        if known < MEASURED_FIRST or self._drafted >= MEASURE_AGAIN:
             return True
         if self._rested is None or self._probe is not None:
             return False
@@ -69,11 +72,16 @@ class LossAccount(Learned):
             self._rested = max(self._rested, self._rest)
 
     def learn(self, round: Round) -> None:
-        seconds = round.timing.draft + round.timing.verify
-        if seconds <= 0:  # a round that nobody timed
+        if round.timing.verify <= 0 or not self._packs.learn(round):  # a round that nobody timed
             return
+        seconds = round.timing.draft + round.timing.verify
         if round.held_back:
-            self.learn_plain(len(round.tokens), seconds)
+            if not self._packs.shared:
+                self._plain.append(seconds)
+            self._learn_held_back(len(round.tokens))
+        elif self._packs.shared:
+            seconds = draft_seconds(round) + self._packs.verify(len(round.draft) + 1)
+            self.judge(len(round.tokens), self._counted(seconds / self._packs.verify(1)))
         elif self._plain:
             self.judge(len(round.tokens), self._counted(seconds / median(self._plain)))
 
@@ -88,6 +96,9 @@ class LossAccount(Learned):
     def learn_plain(self, tokens: float, seconds: float) -> None:
         """Of a round that was held back."""
         self._plain.append(seconds)
+        self._learn_held_back(tokens)
+
+    def _learn_held_back(self, tokens: float) -> None:
         self._drafted = 0
         self._put(self._loss * tokens)
         if self._rested is not None and self._probe is None:

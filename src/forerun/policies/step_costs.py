@@ -2,6 +2,7 @@
 
 Measured: medians of the newest rounds, a draft step by whether it has a row of logits (a forward) or none (lookup), a
 verification by its rows. Row counts that were rarely or never seen are estimated with a straight line through the others.
+In a batch, what counts is the request's part of everyone's time (pack_costs.py).
 """
 
 from __future__ import annotations
@@ -16,6 +17,7 @@ from ..core.cost import Cost
 from ..core.values import Round
 from .cost_line import FIRST_SLOPE
 from .kept_costs import NOTHING, KeptCosts
+from .pack_costs import PackCosts, draft_seconds
 from .times_by_rows import NEWEST, TimesByRows
 
 KEPT_WORTH = 8.0  # a kept cost counts as so many rounds of a row count
@@ -79,6 +81,7 @@ class MeasuredStepCosts(StepCosts):
         self._readings: deque[float] = deque(maxlen=NEWEST)  # of a token
         self._step: dict[bool, float] = {}
         self._verify: dict[int, float] = {}
+        self._packs = PackCosts()
         self._kept = NOTHING
 
     def step(self, has_row: bool) -> float:
@@ -89,6 +92,12 @@ class MeasuredStepCosts(StepCosts):
         return self._step[has_row]
 
     def verify(self, rows: int) -> float:
+        if self._packs.shared and self._packs.known:
+            return self._packs.verify(rows)
+        return self._alone(rows)
+
+    def _alone(self, rows: int) -> float:
+        """Of a verification that shares no forward."""
         if not len(self._rounds):
             return self._kept.at(rows)
         if not self._kept.verify:
@@ -112,9 +121,11 @@ class MeasuredStepCosts(StepCosts):
         if round.timing.verify <= 0:  # a round that nobody timed
             return
         if steps:
-            self._steps.setdefault(has_row, deque(maxlen=NEWEST)).append(round.timing.draft / steps)
-        self._rounds.add(len(round.draft) + 1, round.timing.verify)
+            self._steps.setdefault(has_row, deque(maxlen=NEWEST)).append(draft_seconds(round) / steps)
         self._step.clear()
+        if not self._packs.learn(round) or self._packs.shared:
+            return
+        self._rounds.add(len(round.draft) + 1, round.timing.verify)
         self._verify.clear()
 
     def _from_kept(self, rows: int) -> float:
@@ -132,8 +143,8 @@ class MeasuredStepCosts(StepCosts):
     def as_data(self) -> Any:
         if not len(self._rounds):
             return self._kept.as_data()
-        one = self.verify(1)
-        verify = {rows: self.verify(rows) / one for rows in {*map(int, self._rounds.points), *self._kept.verify}}
+        one = self._alone(1)
+        verify = {rows: self._alone(rows) / one for rows in {*map(int, self._rounds.points), *self._kept.verify}}
         step = {has_row: self.step(has_row) / one for has_row in {*self._steps, *self._kept.step}}
         read = median(self._readings) / one if self._readings else self._kept.read
         return KeptCosts(verify, step, read).as_data()

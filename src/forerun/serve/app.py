@@ -15,7 +15,7 @@ from starlette.responses import JSONResponse, Response
 from .answers.response import refused
 from .guard import Guard
 from .refusal import INVALID, Refusal
-from .routes import about, completions, tokens
+from .routes import about, completions, page, tokens
 from .service import Service
 
 
@@ -39,9 +39,11 @@ def create_app(service: Service) -> FastAPI:
     )
     for part in (completions, about, tokens):
         app.include_router(part.router(service))
+    pages = page.page_files()
+    app.include_router(page.router(pages))
     app.add_exception_handler(Refusal, _refused)
     app.add_exception_handler(HTTPException, _http)
-    app.add_middleware(Guard, settings=service.settings)
+    app.add_middleware(Guard, settings=service.settings, free=frozenset(pages))
     if service.settings.cors:
         app.add_middleware(
             CORSMiddleware,

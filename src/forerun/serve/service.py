@@ -21,6 +21,8 @@ from .settings import Settings
 from .worker.thread import EngineThread, Told
 
 T = TypeVar("T")
+# rows of prompts in a forward: on a CPU a few fill the cores, and more only make the others wait
+READ_ON_CPU, READ = 32, 512
 # finds a request's prompts, as token ids
 Prompts = Callable[[], Sequence[Sequence[int]]]
 
@@ -37,7 +39,10 @@ class Service:
         self.tokenizer: Any = self.engine.tokenizer
         self.texts = TokenTexts(self.tokenizer)
         self.begun = int(time())
-        self.engines = EngineThread(settings.most_running, settings.most_waiting, self._tell, self._follow)
+        rows = settings.prefill_rows or (READ_ON_CPU if self.engine.runner.device.type == "cpu" else READ)
+        for runner in dict.fromkeys(runner for engine in methods.values() for runner in engine.runners):
+            runner.chunk = rows
+        self.engines = EngineThread(settings.most_running, settings.most_waiting, rows, self._tell, self._follow)
         self.metrics = Metrics(settings.name, lambda: self.engines.running, lambda: self.engines.waiting)
         self._preparing = ThreadPoolExecutor(2, thread_name_prefix="forerun-prepare")
         self._loop: asyncio.AbstractEventLoop | None = None

@@ -12,7 +12,8 @@ class Settings:
     """name: what the model is called in requests. api_key: what clients must show, None for no check.
 
     most_running requests share forwards, most_waiting more may wait; beyond that they are refused. most_tokens: the most
-    that one answer may have, None for what the context holds; most_choices: answers of one request, of all its prompts.
+    that one answer may have, None for what the context holds; prefill_rows: how many tokens of prompts a forward reads, None
+    for what fits the device; most_choices: answers of one request, of all its prompts.
     most_bytes: of a request's body. cors: origins that browsers may call from. hosts: names under which the server may be
     called, None for any. remember: drafters that copy text may keep answers. log_prompts: the log may hold requests' texts.
     version: forerun's.
@@ -25,7 +26,7 @@ class Settings:
     most_tokens: int | None = None
     most_choices: int = 16
     most_bytes: int = 4 * MIB
-    prefill_rows: int = 64
+    prefill_rows: int | None = None
     cors: tuple[str, ...] = ()
     hosts: tuple[str, ...] | None = None
     remember: bool = True
@@ -33,12 +34,11 @@ class Settings:
     version: str = ""
 
     def __post_init__(self) -> None:
-        for name in ("most_running", "most_choices", "most_bytes", "prefill_rows"):
-            if getattr(self, name) < 1:
+        for name in ("most_running", "most_choices", "most_bytes", "prefill_rows", "most_tokens"):
+            value = getattr(self, name)
+            if value is not None and value < 1:
                 raise ValueError(f"{name} must be at least 1, got {getattr(self, name)}")
         if self.most_waiting < 0:
             raise ValueError(f"most_waiting must be at least 0, got {self.most_waiting}")
-        if self.most_tokens is not None and self.most_tokens < 1:
-            raise ValueError(f"most_tokens must be at least 1, got {self.most_tokens}")
         if self.api_key is not None and not self.api_key:
             raise ValueError("the API key is empty; leave it out for no check")

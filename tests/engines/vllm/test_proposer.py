@@ -1,6 +1,5 @@
 from __future__ import annotations
 
-import logging
 from random import Random
 from typing import Any
 
@@ -8,10 +7,8 @@ import pytest
 
 from forerun.engines.vllm import Proposer
 from forerun.engines.vllm.matching import PATIENCE
-from forerun.engines.vllm.request import Request
-from forerun.errors import UnsupportedOption
 
-from .fake import Asked, FakeVllm, alone, config, repeating, unforeseeable
+from .fake import Asked, FakeVllm, alone, config, repeating
 
 METHODS: list[Any] = [
     None,

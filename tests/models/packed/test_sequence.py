@@ -13,8 +13,8 @@ from forerun.core.values import ROOT
 from forerun.models.lean.runner import LeanRunner
 from forerun.models.packed.layers import decoder_layers
 from forerun.models.packed.plan import FULL, LayerPlan
-from forerun.models.packed.runner import HFRunner
-from forerun.models.packed.sequence import CHUNK, Sequence, shared_prefix
+from forerun.models.packed.runner import CHUNK, HFRunner
+from forerun.models.packed.sequence import Sequence, shared_prefix
 from forerun.testing import VOCABULARY, tiny_model
 
 from ..running import chain, finish, off, own_logits, text

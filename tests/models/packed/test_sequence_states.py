@@ -8,8 +8,8 @@ from torch import Tensor
 from forerun.core.values import ROOT
 from forerun.models.packed.layers import decoder_layers
 from forerun.models.packed.plan import LayerPlan
-from forerun.models.packed.runner import HFRunner
-from forerun.models.packed.sequence import CHUNK, Sequence
+from forerun.models.packed.runner import CHUNK, HFRunner
+from forerun.models.packed.sequence import Sequence
 from forerun.testing import VOCABULARY, tiny_model
 
 from ..running import chain, finish, off, own_logits, text

@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from ...engine.methods import DEFAULT_DRAFTER, DEFAULT_POLICY
+from ...engine.methods import DEFAULT_DRAFTER
 from ...errors import UnsupportedOption
 from ..flags import request_flags, request_of, takes
 from ..generate import summary, tell_sampling
@@ -31,7 +31,7 @@ def chat(
     context: typer.Context,
     model: Model,
     drafter: Drafter = DEFAULT_DRAFTER,
-    policy: Policy = DEFAULT_POLICY,
+    policy: Policy = None,
     system: SystemFile = None,
     system_prompt: Annotated[str | None, typer.Option(help="A system message before the conversation.")] = None,
     **given: Any,

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from ...engine.methods import DEFAULT_DRAFTER, DEFAULT_POLICY
+from ...engine.methods import DEFAULT_DRAFTER, policy_for
 from ...engine.request import RequestOptions
 from ..compare import own_questions
 from ..flags import takes
@@ -23,7 +23,7 @@ if TYPE_CHECKING:
 
 MODEL = "smollm2"
 KINDS = {"repeating": "answers that repeat the prompt", "open": "open questions"}
-DEFAULT = Method(DEFAULT_DRAFTER, DEFAULT_POLICY, {}, {})
+DEFAULT = Method(DEFAULT_DRAFTER, policy_for(DEFAULT_DRAFTER, None), {}, {})
 
 
 @takes(THREADS)

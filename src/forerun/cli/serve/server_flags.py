@@ -33,7 +33,7 @@ SERVER = tuple(
         ),
         ("max_choices", int, 16, "The most answers of one request (n)."),
         ("max_body", int, 4 * 1024 * 1024, "The most bytes of a request."),
-        ("prefill_rows", int, 64, "Tokens of prompts that a forward reads beside running answers."),
+        ("prefill_rows", int | None, None, "Tokens of prompts in a forward: fewer delay running answers less."),
         ("patience", float, 30.0, "Seconds that answers have to end when the server is stopped."),
         ("cors", list[str] | None, None, "An origin whose pages may call; may be given several times."),
         ("allow_host", list[str] | None, None, "Another name under which a local server may be called; likewise."),

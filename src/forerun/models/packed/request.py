@@ -26,7 +26,7 @@ class Request:
     """One sequence's rows for one forward. want: the number of last rows for which the head runs.
 
     drafting: it is part of a draft, and verifications wait for it, so that a batch stays in phase. chain: how the last row
-    goes on, for a runner that chains; want is 1 then.
+    goes on, for a runner that chains; want is 1 then. reads: as in core.forward.Request.
     """
 
     runner: Executor
@@ -37,6 +37,7 @@ class Request:
     taps: frozenset[int] = frozenset()
     drafting: bool = False
     chain: Chain | None = None
+    reads: int = 0
 
     @property
     def further(self) -> int:

@@ -29,6 +29,7 @@ from .plan import FULL, LayerPlan
 from .request import Request
 from .store import LayerStore, NoStore, Store
 
+CHUNK = 512
 LEAN = "carving needs the lean runner: load a Llama-shaped model by name or path, not as an object"
 
 
@@ -38,7 +39,8 @@ class Runner(ABC):
     cost: the measured cost of whole forwards, if it was set. kernels: whose code computes. kernels_reason: why no faster
     kernels run, if there are such. same_bits: whether a row gives the same bits whatever rows are computed with it, so that
     rounding can't change a text. activations: in how many bits native products hold their rows; None elsewhere. chains:
-    whether it computes the chains that requests may ask for.
+    whether it computes the chains that requests may ask for. chunk: how many tokens of a text that is there already one
+    forward reads.
     """
 
     cost: Cost | None = None
@@ -47,6 +49,7 @@ class Runner(ABC):
     same_bits: bool = False
     activations: int | None = None
     chains: bool = False
+    chunk: int = CHUNK
     num_layers: int
     vocab_size: int
     max_length: int | None

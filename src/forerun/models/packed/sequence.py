@@ -22,7 +22,7 @@ from .request import Chain, Request
 from .runner import Runner
 from .states import States
 
-CHUNK = 512
+FEW = 8  # rows of a reading that nobody need wait for
 
 
 @dataclass(slots=True, eq=False)
@@ -132,6 +132,7 @@ class Sequence:
         entry: Series[Tensor] = (),
         states: Tensor | None = None,
         chain: Chain | None = None,
+        reads: int = 0,
     ) -> Rows:
         """Rows of these tokens, which become scratch rows; what a chain adds is left to _add_chain."""
         first = len(self._rows)
@@ -155,14 +156,17 @@ class Sequence:
         wanted = taps if exit_layer is None else taps | {exit_layer}
         begun = perf_counter()
         on = self._held(chain, length) if chain and straight else None
-        rows = await submit(Request(self.runner, tuple(tokens), part, want, plan, wanted, drafting, on))
+        rows = await submit(Request(self.runner, tuple(tokens), part, want, plan, wanted, drafting, on, reads))
         seconds = perf_counter() - begun
         for layer in taps:
             self._states.setdefault(layer, States()).write(len(self.ids) + first, rows.taps[layer])
         exits = None if exit_layer is None else rows.taps[exit_layer]
         for place, (token, parent) in enumerate(zip(tokens, parents, strict=True)):
             self._rows.append(_Row(token, parent, depths[first + place], plan, exits, place, taps))
-        return Rows(rows.logits, rows.hidden, rows.taps, seconds, rows.native, rows.chooser, rows.tokens, rows.shares)
+        if (pack := rows.pack) is not None:
+            seconds = pack.seconds * len(tokens) / pack.rows
+        known = rows.logits, rows.hidden, rows.taps, seconds, rows.native, rows.chooser
+        return Rows(*known, rows.tokens, rows.shares, rows.pack)
 
     def _held(self, chain: Chain, length: int) -> Chain | None:
         """As much of a chain as the runner computes and its context has room for, after a text of this length."""
@@ -247,13 +251,16 @@ class Sequence:
         for held in self._states.values():
             held.forget(len(self.ids))
         while True:
-            chunk = ids[len(self.ids) : len(self.ids) + CHUNK]
+            chunk = ids[len(self.ids) : len(self.ids) + self.runner.chunk]
             want = 1 if len(self.ids) + len(chunk) == len(ids) else 0
             place = len(self.ids) - len(ids)
             own = None if states is None else states[place : place + len(chunk) or None]
             parents = range(ROOT, len(chunk) - 1)
             on = chain if want else None
-            rows = await self._run(chunk, parents, want, self.plan, taps, self._drafting, states=own, chain=on)
+            reads = len(chunk) if len(chunk) > FEW else 0
+            rows = await self._run(
+                chunk, parents, want, self.plan, taps, self._drafting, states=own, chain=on, reads=reads
+            )
             self.keep(range(len(chunk)))
             if want:
                 self._add_chain(rows, len(chunk), self.plan, taps)

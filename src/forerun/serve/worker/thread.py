@@ -24,8 +24,14 @@ class EngineThread:
     """tell is called on the thread itself, after each step, with what the step gave. before: called when requests join."""
 
     def __init__(
-        self, most_running: int, most_waiting: int, tell: Callable[[Told], None], before: Callable[[], None]
+        self,
+        most_running: int,
+        most_waiting: int,
+        most_read: int,
+        tell: Callable[[Told], None],
+        before: Callable[[], None],
     ) -> None:
+        self._most_read = most_read
         self._most_running = most_running
         self._most_waiting = most_waiting
         self._tell = tell
@@ -35,7 +41,7 @@ class EngineThread:
         self._leaving: list[Ticket] = []
         self._running: set[Ticket] = set()
         self._closing = False
-        self._flight: InFlight[Ticket] = InFlight()
+        self._flight: InFlight[Ticket] = InFlight(most_read)
         self._thread = Thread(target=self._run, name="forerun-engine", daemon=True)
 
     def start(self) -> None:
@@ -144,7 +150,7 @@ class EngineThread:
         except Exception as error:  # what no request of its own accounts for ends all, and the thread goes on
             log_failure(LOG, error)
             self._flight.close()
-            self._flight = InFlight()
+            self._flight = InFlight(self._most_read)
             with self._changed:
                 running = list(self._running)
             self._end([(ticket, Update(error=error, at=perf_counter())) for ticket in running])
