@@ -16,7 +16,7 @@ from .conftest import Ran
 
 Call = Callable[..., Ran]
 SHORT = ("--max-new-tokens", "12")
-SWITCHES = {"speculate": True, "remember": True, "generation_config": True}
+SWITCHES = {"speculate": True, "json_object": False, "remember": True, "generation_config": True}
 
 
 @pytest.fixture(scope="module")
@@ -132,6 +132,41 @@ def test_every_option_of_a_request_reaches_the_engine(
 
     assert ran.status == 0, ran.err
     assert seen == {**given, "stop": ["x", "y"], "ignore_eos": True, "processed_logprobs": True, **SWITCHES}
+
+
+def test_the_text_follows_a_schema_a_grammar_an_expression_or_a_choice(
+    forerun: Call, tiny: str, tmp_path: Path
+) -> None:
+    schema, grammar = tmp_path / "schema.json", tmp_path / "grammar.lark"
+    schema.write_text('{"enum": [12, true]}')
+    grammar.write_text('start: "yes" | "no"')
+    allowed: dict[tuple[str, ...], tuple[str, ...]] = {
+        ("--json-schema", str(schema)): ("12", "true"),
+        ("--grammar", str(grammar)): ("yes", "no"),
+        ("--regex", "ab{2}|c"): ("abb", "c"),
+        ("--choice", "left", "--choice", "right"): ("left", "right"),
+    }
+    for flags, texts in allowed.items():
+        told = json.loads(forerun("generate", tiny, "hello", "--json", *flags).out)
+        assert told["text"] in texts
+        assert told["finish_reason"] == "stop"
+    assert forerun("generate", tiny, "hello", "--json-object", *SHORT).out.startswith("{")
+
+
+def test_a_schema_that_is_none_is_refused_in_a_sentence(forerun: Call, tiny: str, tmp_path: Path) -> None:
+    broken, binary = tmp_path / "broken.json", tmp_path / "binary.json"
+    broken.write_text('{"type": ')
+    binary.write_bytes(b"\xff{")
+    for flags, said in {
+        ("--json-schema", str(broken)): "json_schema must be a JSON schema",
+        ("--json-schema", str(binary)): "holds no UTF-8 text",
+        ("--json-schema", str(tmp_path / "none.json")): "none.json can't be read: No such file",
+        ("--regex", "(a"): "regex can't be followed: unclosed group",
+        ("--regex", "a", "--choice", "b"): "an answer follows one of",
+    }.items():
+        ran = forerun("generate", tiny, "hello", *flags)
+        assert ran.status == 2
+        assert said in ran.said
 
 
 def test_a_seed_repeats_a_sampled_text(forerun: Call, tiny: str) -> None:

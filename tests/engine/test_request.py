@@ -34,10 +34,15 @@ ALLOWED: dict[str, tuple[Any, ...]] = {
     **dict.fromkeys(("temperature", "top_p", "min_p"), (1, 0.5)),
     **dict.fromkeys(("repetition_penalty", "frequency_penalty", "presence_penalty"), (1, 0.5)),
     **dict.fromkeys(
-        ("do_sample", "ignore_eos", "processed_logprobs", "speculate", "remember", "generation_config"), (True, False)
+        ("do_sample", "ignore_eos", "processed_logprobs", "speculate", "json_object", "remember", "generation_config"),
+        (True, False),
     ),
     "processors": (own, forerun.row_wise(own), [own], (own, own), iter([own])),
     "prediction": ("text", [1, 2], (1, 2), iter([1])),
+    "json_schema": ({"type": "object"}, '{"type": "object"}', "true"),
+    "regex": ("a+",),
+    "choice": (["a", "b"], ("a",), iter(["a"])),
+    "grammar": ('start: "a"',),
     "stop": ("x", ["x", "y"], ("x",), {"x"}),
     "stop_token_ids": (3, [3, 4], (3,), {3}, torch.tensor([3]), np.array([3])),
     "logprobs": (2, True, False),

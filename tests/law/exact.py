@@ -9,7 +9,7 @@ branches narrow it, so that a number which decides twice decides the same way tw
 from __future__ import annotations
 
 from collections import deque
-from collections.abc import AsyncGenerator, Callable, Iterable, Iterator, Sequence
+from collections.abc import AsyncGenerator, Callable, Collection, Iterable, Iterator, Sequence
 from dataclasses import astuple, dataclass, is_dataclass
 from fractions import Fraction
 from itertools import accumulate
@@ -22,12 +22,14 @@ from torch import Tensor
 
 from forerun.core.chance import Chance
 from forerun.core.choice import Chooser
+from forerun.core.constraint import Constraint
 from forerun.core.decode import decode
 from forerun.core.drafter import Drafter
 from forerun.core.forward import Rows
 from forerun.core.law import Law, PointMass
 from forerun.core.policy import LengthPolicy
 from forerun.core.values import ROOT, Context, Sampling
+from forerun.errors import InvalidLogits
 from forerun.models.packed.sequence import shared_prefix
 
 T = TypeVar("T")
@@ -185,17 +187,33 @@ class RowList(list[Row]):
 
 
 def table_law(
-    row: Row, sampling: Sampling, prefix: Sequence[int] = (), prompt_length: int = 0, chooser: Chooser | None = None
+    row: Row,
+    sampling: Sampling,
+    prefix: Sequence[int] = (),
+    prompt_length: int = 0,
+    chooser: Chooser | None = None,
+    allowed: Any = None,
 ) -> Law:
     """In the place of sampling.law."""
-    return row.table.law(row.text, prefix)
+    return restricted(row.table.law(row.text, prefix), allowed)
+
+
+def restricted(law: Law, allowed: Collection[int] | None) -> Law:
+    """The law given that the token is an allowed one."""
+    if allowed is None:
+        return law
+    assert isinstance(law, FractionLaw)
+    weights = [p if token in allowed else 0 for token, p in enumerate(law.probs)]
+    if not any(weights):
+        raise InvalidLogits("no token is allowed here")
+    return FractionLaw(weights)
 
 
 def table_ranked(
-    row: Row, sampling: Sampling, n: int, prefix: Sequence[int] = (), prompt_length: int = 0
+    row: Row, sampling: Sampling, n: int, prefix: Sequence[int] = (), prompt_length: int = 0, allowed: Any = None
 ) -> tuple[Law, list[tuple[int, float]]]:
     """In the place of sampling.ranked."""
-    law = table_law(row, sampling, prefix)
+    law = table_law(row, sampling, prefix, allowed=allowed)
     probs = law.probs if isinstance(law, FractionLaw) else FractionLaw(row.table.raw(row.text)).probs
     best = sorted(range(len(probs)), key=lambda token: (-probs[token], token))
     return law, [(token, float(probs[token])) for token in best[:n] if probs[token]]
@@ -266,14 +284,19 @@ class Scenario:
     sampling: Sampling = WARM
     max_new_tokens: int = 9
     length: int = 4
+    constraint: Callable[[], Constraint] | None = None
 
 
 def truth(scenario: Scenario, text: tuple[int, ...] = (PROMPT,)) -> dict[tuple[int, ...], Fraction]:
     """The law of plain decoding: the product of the target's own laws."""
     written = text[1:]
-    if len(written) == scenario.length or (written and written[-1] in scenario.eos):
+    constraint = scenario.constraint() if scenario.constraint else None
+    if constraint is not None and written:
+        constraint.emit(written)
+    ended = (written and written[-1] in scenario.eos) or (constraint is not None and constraint.complete)
+    if len(written) == scenario.length or ended:
         return {written: Fraction(1)}
-    law = scenario.target.law(text, text)
+    law = restricted(scenario.target.law(text, text), constraint and constraint.allowed(()))
     return {
         rest: p * weight
         for token in range(scenario.target.vocabulary)
@@ -323,7 +346,14 @@ def _run(scenario: Scenario, chance: Enumerated, rounds: int) -> tuple[_Reached,
 
 def loop(scenario: Scenario, chance: Chance, rounds: int) -> tuple[Context, LengthPolicy]:
     """The real loop, for so many rounds, the prefill counted."""
-    context = Context([PROMPT], chance, scenario.sampling, max_new_tokens=scenario.max_new_tokens, eos=scenario.eos)
+    context = Context(
+        [PROMPT],
+        chance,
+        scenario.sampling,
+        max_new_tokens=scenario.max_new_tokens,
+        eos=scenario.eos,
+        constraint=scenario.constraint() if scenario.constraint else None,
+    )
     target = TableSequence(scenario.target, scenario.drafts)
     policy = scenario.policy()
     drafter = scenario.drafter(target)

@@ -5,6 +5,7 @@ from __future__ import annotations
 import inspect
 from collections.abc import Callable, Collection, Mapping
 from dataclasses import fields
+from pathlib import Path
 from typing import Annotated, Any, TypeVar, cast, get_type_hints
 
 import typer
@@ -17,7 +18,12 @@ R = TypeVar("R")
 
 # functions, and ids that a reader of text doesn't know
 UNWRITTEN = ("processors", "stop_token_ids")
-REQUEST = {name: help for name, help in option_help().items() if name not in UNWRITTEN}
+# whose value is the text of a file
+FILES = {
+    "json_schema": "Write JSON that fits the schema in this file.",
+    "grammar": "Write a text of the grammar in this file, in Lark's form as llguidance has it.",
+}
+REQUEST = {name: help for name, help in {**option_help(), **FILES}.items() if name not in UNWRITTEN}
 # what these are called, if not that
 WRITTEN = {"do_sample": "sample"}
 # what a checkpoint's generation config may say where nothing is given
@@ -64,7 +70,13 @@ def spelling(name: str) -> str:
 
 def request_flags(without: Collection[str] = (), only: Collection[str] = tuple(REQUEST)) -> list[inspect.Parameter]:
     """A flag for each field of Options that can be written on a command line; None is for those left open."""
-    kinds = {**get_type_hints(Options, localns={"Tensor": Any}), "stop": list[str], "prediction": str | None}
+    kinds = {
+        **get_type_hints(Options, localns={"Tensor": Any}),
+        **dict.fromkeys(FILES, Path | None),
+        "stop": list[str],
+        "choice": list[str] | None,
+        "prediction": str | None,
+    }
     defaults = {field.name: field.default for field in fields(Options)}
     return [
         _open_flag(name, kinds[name], default)
@@ -81,6 +93,15 @@ def _open_flag(name: str, kind: Any, default: Any) -> inspect.Parameter:
 
 
 def request_of(given: Mapping[str, Any]) -> RequestOptions:
-    """The request's options among a command's keyword arguments."""
+    """The request's options among a command's keyword arguments. Raises ValueError on a file of no use."""
     request = {name: value for name, value in given.items() if name in REQUEST and value is not None}
-    return cast(RequestOptions, request)
+    return cast(RequestOptions, {name: _text_of(value) if name in FILES else value for name, value in request.items()})
+
+
+def _text_of(file: Path) -> str:
+    try:
+        return file.read_text(encoding="utf-8")
+    except OSError as error:
+        raise ValueError(f"{file} can't be read: {error.strerror}") from error
+    except UnicodeDecodeError as error:
+        raise ValueError(f"{file} holds no UTF-8 text ({error.reason} at byte {error.start})") from error

@@ -1,9 +1,9 @@
 """From a row of logits to its law: the only place where temperature, filters and penalties are applied.
 
 Order, as in transformers: processors that come before penalties; repetition, frequency and presence penalties, no-repeat
-n-gram, the other processors; then temperature, top-k, top-p, min-p, warpers. At temperature 0 the law is a point mass on the
-best token left by the first group, the lowest id among equals. A history-dependent step sees the full prefix of its own row,
-drafted tokens included.
+n-gram, the other processors; then what a constraint allows, whatever came before; then temperature, top-k, top-p, min-p,
+warpers. At temperature 0 the law is a point mass on the best token left by the first groups, the lowest id among equals. A
+history-dependent step sees the full prefix of its own row, drafted tokens included.
 """
 
 from __future__ import annotations
@@ -28,31 +28,38 @@ def law(
     prefix: Sequence[int] = (),
     prompt_length: int = 0,
     chooser: Chooser | None = None,
+    allowed: Tensor | None = None,
 ) -> Law:
     """The law of the token that follows prefix, from its row of logits [V].
 
-    prefix is read only if sampling.uses_history, chooser only if not. Raises InvalidLogits on NaN and on a row that allows
-    no token.
+    prefix is read only if sampling.uses_history, chooser only if not. allowed: which tokens may follow, bool [V] or longer.
+    Raises InvalidLogits on NaN and on a row that allows no token.
     """
+    scores = processed(logits, sampling, prefix, prompt_length, allowed)
     if chooser is not None and not sampling.uses_history:
         if sampling.temperature == 0:
-            if (best := chooser.best(logits)) is not None:
+            if (best := chooser.best(scores)) is not None:
                 _check(best[0][0])
                 return PointMass(best[1][0])
-        elif not sampling.warpers and (own := chooser.filtered(logits, sampling)) is not None:
+        elif not sampling.warpers and (own := chooser.filtered(scores, sampling)) is not None:
             return own
-    return _law(processed(logits, sampling, prefix, prompt_length), sampling, logits)
+    return _law(scores, sampling, logits)
 
 
 def ranked(
-    logits: Tensor, sampling: Sampling, n: int, prefix: Sequence[int] = (), prompt_length: int = 0
+    logits: Tensor,
+    sampling: Sampling,
+    n: int,
+    prefix: Sequence[int] = (),
+    prompt_length: int = 0,
+    allowed: Tensor | None = None,
 ) -> tuple[Law, list[tuple[int, float]]]:
     """The law of a row, and its n most probable tokens with their probabilities, best first; none has probability 0.
 
     At temperature 0, where the law is a point mass, they are those of the softmax of the processed row. Raises what law
     raises.
     """
-    scores = processed(logits, sampling, prefix, prompt_length)
+    scores = processed(logits, sampling, prefix, prompt_length, allowed)
     own = _law(scores, sampling, logits)
     probs = own.probs if isinstance(own, Categorical) else scores.float().softmax(-1)
     values, tokens = probs.topk(min(n, probs.shape[-1]))
@@ -93,10 +100,24 @@ def _best(scores: Tensor) -> tuple[list[float], list[int]]:
     return [float(row[place]) for row, place in zip(rows, places, strict=True)], places.tolist()
 
 
-def processed(logits: Tensor, sampling: Sampling, prefix: Sequence[int], prompt_length: int) -> Tensor:
-    """Logits [V] after penalties and processors, before temperature and filters; float32 unless nothing applies."""
-    if not sampling.uses_history:
-        return logits
+def processed(
+    logits: Tensor, sampling: Sampling, prefix: Sequence[int], prompt_length: int, allowed: Tensor | None = None
+) -> Tensor:
+    """Logits [V] after penalties and processors, before temperature and filters; float32 unless nothing applies.
+
+    Tokens that aren't allowed are -inf then.
+    """
+    scores = _penalised(logits, sampling, prefix, prompt_length) if sampling.uses_history else logits
+    return scores if allowed is None else masked(scores, allowed)
+
+
+def masked(scores: Tensor, allowed: Tensor) -> Tensor:
+    """Scores [V] with -inf for the tokens that aren't allowed."""
+    # a draft's vocabulary may be the smaller one
+    return torch.where(allowed[: scores.shape[-1]].to(scores.device), scores, -torch.inf)
+
+
+def _penalised(logits: Tensor, sampling: Sampling, prefix: Sequence[int], prompt_length: int) -> Tensor:
     ids = torch.tensor(prefix, dtype=torch.long, device=logits.device)
     scores = _called(sampling.before_penalties, ids, logits.float().clone())
     known = scores.shape[0]  # a draft's vocabulary may be the smaller one
@@ -164,4 +185,4 @@ def _check(best: float) -> None:
     if best != best:
         raise InvalidLogits("the model's logits contain NaN; check its weights and dtype")
     if best == -torch.inf:
-        raise InvalidLogits("no token is allowed here: every logit is -inf after the processors")
+        raise InvalidLogits("no token is allowed here: every logit is -inf after processors and grammar")

@@ -14,6 +14,7 @@ from typing import Literal
 from torch import Tensor
 
 from .chance import Chance
+from .constraint import Constraint
 from .law import Law
 
 ROOT = -1
@@ -157,7 +158,7 @@ class Round:
 
     start is the number of tokens known before; the first round of a request is its prefill. logits [len(tokens), V] are
     the target's raw rows that the tokens came from, where the request asked for them. held_back: the policy asked for no
-    draft at all.
+    draft at all. forced: the draft is what the request's constraint forces; policy and drafter weren't asked.
     """
 
     tokens: tuple[int, ...]
@@ -168,6 +169,7 @@ class Round:
     timing: Timing = Timing()
     logits: Tensor | None = None
     held_back: bool = False
+    forced: bool = False
 
 
 def _require(condition: bool, name: str, value: object, allowed: str) -> None:
@@ -234,6 +236,7 @@ class Context:
     """One request: the tokens so far (the last is pending), how to draw, where to stop. Only the loop extends ids.
 
     remember: drafters may keep the answer to draft later requests from. prediction: the answer that the caller expects.
+    constraint: what the answer may be; it moves with ids.
     """
 
     ids: list[int]
@@ -245,6 +248,7 @@ class Context:
     keep_logits: bool = False
     remember: bool = True
     prediction: Sequence[int] = ()
+    constraint: Constraint | None = None
     prompt_length: int = field(init=False)
 
     def __post_init__(self) -> None:
@@ -264,17 +268,27 @@ class Context:
 
     @property
     def finish_reason(self) -> FinishReason | None:
-        """ "stop" after an end-of-sequence token, "length" when there is no room, None while the request runs."""
+        """ "stop" after an end-of-sequence token and where the constraint lets nothing follow, "length" when there is no
+        room, None while the request runs.
+        """
         if len(self.ids) > self.prompt_length and self.ids[-1] in self.eos:
+            return "stop"
+        if self.constraint is not None and self.constraint.complete:
             return "stop"
         return "length" if self.room <= 0 else None
 
+    def allowed(self, drafted: tuple[int, ...]) -> Tensor | None:
+        """Which tokens may follow ids and the drafted ones, bool [V]; None for all."""
+        return None if self.constraint is None else self.constraint.allowed(drafted)
+
     def extend(self, tokens: Sequence[int]) -> tuple[int, ...]:
-        """Emit tokens up to the first end of sequence and the room there is; return what was emitted."""
-        taken: list[int] = []
+        """Emit tokens up to the first end of the text and the room there is; return what was emitted."""
+        taken: tuple[int, ...] = ()
         for token in tokens[: self.room]:
-            taken.append(token)
-            if token in self.eos:
+            taken = (*taken, token)
+            if token in self.eos or (self.constraint is not None and self.constraint.completes(taken)):
                 break
         self.ids.extend(taken)
-        return tuple(taken)
+        if self.constraint is not None:
+            self.constraint.emit(taken)
+        return taken

@@ -50,7 +50,7 @@ def read_row(
     sampling = context.sampling
     prefix = [*context.ids, *path] if sampling.uses_history else ()
     try:
-        law, ranking = ranked(row, sampling, n, prefix, context.prompt_length)
+        law, ranking = ranked(row, sampling, n, prefix, context.prompt_length, context.allowed(path))
     except InvalidLogits:
         return None, []
     return None if isinstance(law, PointMass) else law, ranking

@@ -31,7 +31,8 @@ async def chained(drafter: Drafter, context: Context) -> AsyncGenerator[Step]:
 def next_step(rows: Rows, context: Context, drafted: Sequence[int]) -> Step:
     """The chain's next node after the tokens drafted so far in this round; rows: the single row that it follows."""
     prefix = [*context.ids, *drafted] if context.sampling.uses_history else ()
-    own = law(rows.logits[-1], context.sampling, prefix, context.prompt_length, rows.chooser)
+    allowed = context.allowed(tuple(drafted))
+    own = law(rows.logits[-1], context.sampling, prefix, context.prompt_length, rows.chooser, allowed)
     start = len(context.ids)
     token = context.chance.propose(own, start + len(drafted), start)
     drawn_from = None if isinstance(own, PointMass) else own

@@ -39,6 +39,7 @@ from .answer import Answer, Piece, Result
 from .generation_config.defaults import CheckpointDefaults, read_defaults
 from .generation_config.processors import ProcessorContext
 from .generation_config.sampling import with_checkpoint
+from .grammar.compiled import Grammars
 from .in_flight import InFlight, Job
 from .methods import drafter_factory, policy_factory
 from .option_values import whole_number
@@ -65,6 +66,7 @@ class Engine:
         pools: Sequence[SequencePool],
         drafter: DrafterFactory,
         policy: PolicyFactory,
+        grammars: Grammars | None = None,
     ) -> None:
         self.tokenizer: PreTrainedTokenizerBase | None = loaded.tokenizer
         self.runner = loaded.runner
@@ -76,6 +78,7 @@ class Engine:
         self._parts = parts
         self._pools = pools
         self._policy = policy
+        self._grammars = grammars or Grammars(loaded.tokenizer, loaded.runner.vocab_size)
         self._check_pair()
 
     # a text is a sequence of texts to a type checker
@@ -144,14 +147,14 @@ class Engine:
         """An engine on the same model, loaded once, with another method. Raises what load raises."""
         make_policy = policy_factory(policy, policy_options)
         make_drafter = drafter_factory(drafter, drafter_options, self._parts)
-        return Engine(self._loaded, self._parts, self._pools, make_drafter, make_policy)
+        return Engine(self._loaded, self._parts, self._pools, make_drafter, make_policy, self._grammars)
 
     async def rounds(self, context: Context, speculate: bool = True) -> AsyncGenerator[Round]:
         """decode on a sequence of the pool, which is released whatever happens. For a driver (drive.py)."""
         with self.borrow(context.ids, speculate) as (sequence, drafter):
             if context.prediction and speculate:
                 drafter = Hybrid(Prediction(), drafter)
-            async with aclosing(decode(sequence, drafter, self._policy(), context)) as rounds:
+            async with aclosing(decode(sequence, drafter, self._policy(), context, speculate)) as rounds:
                 async for round in rounds:
                     yield round
 
@@ -301,6 +304,7 @@ class Engine:
             keep_logits=options.logprobs is not None,
             remember=options.remember,
             prediction=predicted_tokens(options.prediction, self.tokenizer, self.runner.vocab_size),
+            constraint=self._grammars.constraint(options.grammar_source(), () if options.ignore_eos else ends),
         )
         return context, fields
 

@@ -6,6 +6,8 @@ from collections.abc import Callable, Iterable, Mapping
 from numbers import Integral, Real
 from typing import Any
 
+from .grammar.source import choices, grammar_text, schema_text
+
 
 def value_of(name: str, value: Any) -> Any:
     """Raises ValueError, with the value and the expected type, for other types. None is allowed only if it means "off"."""
@@ -84,8 +86,12 @@ KINDS: Mapping[str, Callable[[str, Any], Any]] = {
     **dict.fromkeys(("temperature", "top_p", "min_p"), _number),
     **dict.fromkeys(("repetition_penalty", "frequency_penalty", "presence_penalty"), _number),
     **dict.fromkeys(
-        ("do_sample", "ignore_eos", "processed_logprobs", "speculate", "remember", "generation_config"), _switch
+        ("do_sample", "ignore_eos", "processed_logprobs", "speculate", "json_object", "remember", "generation_config"),
+        _switch,
     ),
+    "json_schema": schema_text,
+    "choice": choices,
+    **dict.fromkeys(("regex", "grammar"), grammar_text),
     "logprobs": _alternatives,
     "stop": _strings,
     "stop_token_ids": _tokens,

@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Any
 
 from ..errors import UnsupportedOption
 from .generation_config.defaults import LENGTH, OPTIONS, OPTIONS_IF_DRAWN, CheckpointDefaults
+from .grammar.source import KINDS, GrammarSource, source_of
 from .option_values import value_of
 
 if TYPE_CHECKING:
@@ -52,6 +53,11 @@ class Options:
     processed_logprobs: bool = False
     speculate: bool = True
     prediction: str | Sequence[int] | None = None
+    json_schema: str | None = None
+    json_object: bool = False
+    regex: str | None = None
+    choice: Sequence[str] | None = None
+    grammar: str | None = None
     remember: bool = True
     generation_config: bool = True
 
@@ -88,6 +94,10 @@ class Options:
         if self.logprobs < 0:
             raise ValueError(f"logprobs must be at least 0, got {self.logprobs}")
         return LogprobOptions(self.logprobs, self.processed_logprobs)
+
+    def grammar_source(self) -> GrammarSource | None:
+        """What the answer has to be. Raises UnsupportedOption on two of such options."""
+        return source_of({kind: getattr(self, kind) for kind in KINDS})
 
     def stop_tokens(self, vocab_size: int) -> frozenset[int]:
         """Raises ValueError on a token that the model doesn't have."""

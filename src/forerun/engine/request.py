@@ -5,7 +5,7 @@ Nothing heavy is imported here. options.py checks what is given.
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
 from typing import TYPE_CHECKING, Annotated, Any, Protocol, TypedDict, get_type_hints
 
 if TYPE_CHECKING:
@@ -56,6 +56,11 @@ class RequestOptions(TypedDict, total=False):
     prediction: Annotated[
         str | Iterable[int] | None, "The answer that you expect, as a text or token ids: it is drafted from first."
     ]
+    json_schema: Annotated[Mapping[str, Any] | str | None, "Write JSON that fits this schema, a mapping or JSON text."]
+    json_object: Annotated[bool | None, "Write a JSON object."]
+    regex: Annotated[str | None, "Write a text that this regular expression matches as a whole."]
+    choice: Annotated[Iterable[str] | None, "Write one of these texts."]
+    grammar: Annotated[str | None, "Write a text of this grammar, in Lark's form as llguidance has it."]
     remember: Annotated[
         bool | None, "Let drafters that copy text keep the answer, to draft later answers of this engine from."
     ]

@@ -13,7 +13,7 @@ from typing import Any, final
 from ..core.values import ROOT, Draft, Round
 
 COUNTS = (
-    *("tokens", "rounds", "drafted", "accepted", "held_back", "switches"),
+    *("tokens", "rounds", "drafted", "accepted", "forced", "held_back", "switches"),
     *("draft_forwards", "merged", "rows_saved", "invalid_rows", "predicted", "predicted_accepted", "_first_tokens"),
 )
 SECONDS = (
@@ -32,10 +32,11 @@ SECONDS = (
 class Stats:
     """Counts and times of the rounds seen so far.
 
-    held_back: rounds for which the policy asked for no draft; switches: how often a request changed to such rounds or
-    back. draft_forwards, merged, rows_saved and invalid_rows add up DraftCounts, forwards that gave no step
-    included; drafted counts the nodes that were verified, merged ones among them. predicted: those of them that came from
-    the answer that the request expects, predicted_accepted: accepted ones of these.
+    forced: accepted tokens of drafts that a grammar forced. held_back: rounds for which the policy asked for no draft;
+    switches: how often a request changed to such rounds or back. draft_forwards, merged, rows_saved and invalid_rows add
+    up DraftCounts, forwards that gave no step included; drafted counts the nodes that were verified, merged ones among
+    them. predicted: those of them that came from the answer that the request expects, predicted_accepted: accepted ones
+    of these.
     """
 
     def __init__(self, rounds: Iterable[Round] = ()) -> None:
@@ -43,6 +44,7 @@ class Stats:
         self.rounds = 0
         self.drafted = 0
         self.accepted = 0
+        self.forced = 0
         self.held_back = 0
         self.switches = 0
         self.draft_forwards = 0
@@ -77,6 +79,7 @@ class Stats:
         self.rounds += 1
         self.drafted += len(round.draft)
         self.accepted += len(round.verdict.path)
+        self.forced += len(round.verdict.path) if round.forced else 0
         self.draft_forwards += round.draft.counts.forwards
         self.merged += round.draft.counts.merged
         self.rows_saved += round.draft.counts.saved
@@ -146,6 +149,7 @@ class Stats:
             "rounds": self.rounds,
             "drafted": self.drafted,
             "accepted": self.accepted,
+            "forced": self.forced,
             "held_back": self.held_back,
             "switches": self.switches,
             "draft_forwards": self.draft_forwards,
