@@ -23,6 +23,7 @@ pytestmark = pytest.mark.skipif(
     CHROMIUM is None, reason="no Chromium is installed, so the page isn't tried in one: apt-get install chromium"
 )
 TOKENS = 40
+PATIENCE = 120_000  # milliseconds: a browser beside other work may be slow
 WORDS = "#log .assistant .words"
 KEY = "secret"
 
@@ -43,7 +44,7 @@ def address() -> Iterator[str]:
 @pytest.fixture(scope="module")
 def browser() -> Iterator[Any]:
     with playwright.sync_playwright() as running:
-        opened = running.chromium.launch(executable_path=CHROMIUM, args=["--no-sandbox"])
+        opened = running.chromium.launch(executable_path=CHROMIUM, args=["--no-sandbox"], timeout=PATIENCE)
         yield opened
         opened.close()
 
@@ -56,6 +57,7 @@ def page(browser: Any, address: str) -> Iterator[Any]:
 
 def shown(browser: Any, address: str, **options: Any) -> Iterator[Any]:
     page = browser.new_page(**options)
+    page.set_default_timeout(PATIENCE)
     wrong: list[str] = []
     page.on("pageerror", lambda error: wrong.append(str(error)))
     page.on("request", lambda request: wrong.extend([request.url] * (not request.url.startswith(address))))
