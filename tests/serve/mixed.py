@@ -10,7 +10,15 @@ from forerun.core.processors import row_wise
 from forerun.serve.requests.options import seeds
 from forerun.serve.requests.processors import NoEndBefore, TokenBias
 
-WORDS = ("to be or not to be, ", "abcabcabc", "once upon ", "é€ ", '{"a": 1}', "x = x + 1\n", "the cat sat on the mat. ")
+WORDS = (
+    "to be or not to be, ",
+    "abcabcabc",
+    "once upon ",
+    "é€ ",
+    '{"a": 1}',
+    "x = x + 1\n",
+    "the cat sat on the mat. ",
+)
 
 
 def random_request(chance: random.Random) -> dict[str, Any]:

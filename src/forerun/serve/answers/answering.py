@@ -9,8 +9,9 @@ from time import perf_counter, time
 from typing import final
 from uuid import uuid4
 
+from ...engine.grammar.matching import GrammarTooComplex
 from ...engine.in_flight import Job
-from ..refusal import Refusal, failed
+from ..refusal import Refusal, failed, invalid
 from ..worker.update import Ticket, Update
 from .usage import Tally
 
@@ -37,7 +38,14 @@ class Answering:
         while left:
             index, update = await self._updates.get()
             if update.error is not None:
-                raise update.error if isinstance(update.error, Refusal) else failed()
+                raise told(update.error)
             self.tally.add(update)
             left -= update.ended
             yield index, update
+
+
+def told(error: Exception) -> Refusal:
+    """What a client is told of the error that ended its request."""
+    if isinstance(error, Refusal):
+        return error
+    return invalid(str(error)) if isinstance(error, GrammarTooComplex) else failed()

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from ..refusal import Refusal, invalid
+from ..refusal import invalid
 from .chat import ChatRequest
 from .fields import GenerationFields
 
@@ -14,17 +14,9 @@ def check_fields(fields: GenerationFields) -> None:
         raise invalid("return_drafts needs stream to be true", "return_drafts")
     if fields.stop is not None and "" in ([fields.stop] if isinstance(fields.stop, str) else fields.stop):
         raise invalid("stop holds an empty text, which ends nothing; leave it out", "stop")
-    if fields.structured_outputs is not None:
-        raise unsupported("structured_outputs")
 
 
 def check_chat(chat: ChatRequest) -> None:
     check_fields(chat)
     if chat.top_logprobs is not None and not chat.logprobs:
         raise invalid("top_logprobs needs logprobs to be true", "top_logprobs")
-    if chat.response_format is not None and chat.response_format.type != "text":
-        raise unsupported("response_format")
-
-
-def unsupported(field: str) -> Refusal:
-    return invalid(f"{field!r} is not supported", field, "unsupported_field")

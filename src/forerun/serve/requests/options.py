@@ -13,6 +13,7 @@ from ..refusal import invalid
 from ..settings import Settings
 from .fields import GenerationFields
 from .processors import NoEndBefore, TokenBias, biases_of
+from .structure import structure_of
 
 # fields that the engine has under the same name
 SAME = (
@@ -42,6 +43,7 @@ def options_of(fields: GenerationFields, engine: Engine, prompt_tokens: int, set
         options["prediction"] = fields.prediction.text
     if not settings.remember:
         options["remember"] = False
+    options.update(structure_of(fields))
     if processors := list(processors_of(fields, engine, prompt_tokens)):
         options["processors"] = processors
     return options

@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import Any
 
-from ...engine.tool_calls.forms import ToolForm, form_of, template_of
+from ...engine.tool_calls.forms import LLAMA, ToolForm, form_of, template_of
 from ...engine.tool_calls.tools import Tools, tools_of
 from ..refusal import invalid
 from .chat import ChatRequest
@@ -28,12 +28,12 @@ def offer_of(chat: ChatRequest, tokenizer: Any) -> Offer | None:
         if chat.parallel_tool_calls is not None and not chat.tools:
             raise invalid("parallel_tool_calls needs tools", "parallel_tool_calls")
         return None
-    if tools.must:
-        raise invalid("tool_choice must be 'auto' or 'none'; this server can't force a call", "tool_choice")
     try:
         form = form_of(template_of(tokenizer))
     except ValueError as error:
         raise invalid(str(error), "tools") from error
+    if tools.must:  # the text is a call as a grammar has it, whatever the model's own form is
+        return Offer(tools, LLAMA, (), parallel=False)
     return Offer(tools, form, form.hidden_marks(tokenizer), chat.parallel_tool_calls is not False)
 
 
