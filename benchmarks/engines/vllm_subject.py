@@ -1,4 +1,4 @@
-"""One vLLM engine in this process, for proposer.py: answers prompts, so many at once. Runs in a Python with vLLM.
+"""One vLLM engine in this process, for vllm.py: answers prompts, so many at once. Runs in a Python with vLLM.
 
 Beside plain decoding and vLLM's own n-grams there is the proposer, whose methods one process has all: what vLLM does is the
 same for each, so between two answers only the proposer is another one.
@@ -69,12 +69,27 @@ def noise() -> None:
     method.COPYING = (*method.COPYING, "noise")
 
 
-def settings_for(runner: Any, forerun: Any) -> Any:
-    """A proposer with this method, in place of the one before."""
-    from forerun.engines.vllm import Proposer
+class Counted:
+    """A proposer with this method, and how many of its tokens vLLM accepted."""
 
-    runner.vllm_config.additional_config = {"forerun": forerun}
-    return Proposer(runner.vllm_config)
+    def __init__(self, config: Any, forerun: Any) -> None:
+        from forerun.engines.vllm import Proposer
+
+        config.additional_config = {"forerun": forerun or {}}
+        self._proposer = Proposer(config)
+        self.drafted = self.accepted = 0
+
+    def propose(self, sampled: Any, *given: Any, **named: Any) -> list[list[int]]:
+        drafts = self._proposer.propose(sampled, *given, **named)
+        self.drafted += sum(map(len, drafts))
+        self.accepted += sum(len(new) - 1 for new in sampled if new)
+        return drafts
+
+    def counts(self) -> dict[str, int]:
+        """Since they were asked for last."""
+        told = {"drafted": self.drafted, "accepted": self.accepted, "in_flight": self._proposer.in_flight}
+        self.drafted = self.accepted = 0
+        return told
 
 
 def opened(settings: dict[str, Any]) -> tuple[dict[str, Any], Callable[..., dict[str, Any]]]:
@@ -96,13 +111,18 @@ def opened(settings: dict[str, Any]) -> tuple[dict[str, Any], Callable[..., dict
     if settings["mode"] == "forerun":
         noise()
         runner = engine.engine_core.engine_core.model_executor.driver_worker.worker.model_runner
+    proposers: dict[str, Counted] = {}
     count = 0
 
-    def measure(prompts: list[list[int]], at_once: int, new: int, forerun: Any = None, eos: bool = True) -> dict[str, Any]:
+    def measure(
+        prompts: list[list[int]], at_once: int, new: int, forerun: Any = None, name: str = ""
+    ) -> dict[str, Any]:
         nonlocal count
         if runner is not None:
-            runner.drafter = settings_for(runner, forerun)
-        sampling = vllm.SamplingParams(temperature=0.0, max_tokens=new, ignore_eos=not eos, detokenize=False)
+            if name not in proposers:
+                proposers[name] = Counted(runner.vllm_config, forerun)
+            runner.drafter = proposers[name]
+        sampling = vllm.SamplingParams(temperature=0.0, max_tokens=new, detokenize=False)
         waiting = list(enumerate(prompts))[::-1]
         ids: dict[int, list[int]] = {}
         place: dict[str, int] = {}
@@ -119,7 +139,7 @@ def opened(settings: dict[str, Any]) -> tuple[dict[str, Any], Callable[..., dict
                 if output.finished:
                     ids[place[output.request_id.split("-")[0]]] = list(output.outputs[0].token_ids)
         seconds = perf_counter() - begun
-        told = {} if runner is None else {"in_flight": runner.drafter.in_flight}
+        told = {} if runner is None else runner.drafter.counts()
         return {"seconds": seconds, "steps": steps, "ids": [ids[number] for number in range(len(prompts))], **told}
 
     about = {"versions": {"vllm": vllm.__version__}, "threads": settings["threads"], "speculation": settings["mode"]}

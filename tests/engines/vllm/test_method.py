@@ -79,7 +79,10 @@ def test_drafters_of_drafters_that_copy_run(options: dict[str, Any]) -> None:
 @pytest.mark.parametrize(
     ("chosen", "sentence"),
     [
-        (system("draft_model", options={"model": "x"}), "drafter 'draft_model' can't run inside vLLM: .*; known there: lookup, "),
+        (
+            system("draft_model", options={"model": "x"}),
+            "drafter 'draft_model' can't run inside vLLM: .*; known there: lookup, ",
+        ),
         (system("self", options={"exit_layer": 2}), "drafter 'self' can't run inside vLLM"),
         (system("cascade", options={"of": "suffix,draft_model"}), "drafter 'draft_model' can't run inside vLLM"),
         (system("hybrid", options={"then": "self"}), "drafter 'self' can't run inside vLLM"),

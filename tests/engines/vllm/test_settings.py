@@ -71,7 +71,10 @@ def test_a_system_of_another_model_is_refused(tmp_path: Path, field: str, name: 
     ("given", "sentence"),
     [
         (3, r'"forerun" in additional_config must be an object or the path of a system file, got 3'),
-        ({"drafters": {}}, r"unknown key 'drafters' under \"forerun\" in additional_config; known: system, drafter, policy"),
+        (
+            {"drafters": {}},
+            r"unknown key 'drafters' under \"forerun\" in additional_config; known: system, drafter, policy",
+        ),
         ({"system": "a.json", "policy": {"name": "cost"}}, "a system or a method, not both"),
         ({"system": "nowhere.json"}, "can't read the system file nowhere.json"),
         ({"drafter": "lookup"}, r'"drafter" must be an object with a "name", got "lookup"'),

@@ -83,7 +83,7 @@ def test_a_prompt_that_is_refused_is_told_in_one_line(server: Server) -> None:
 
 
 def test_a_server_that_is_not_there_or_goes_is_an_error_that_names_it(server: Server) -> None:
-    with pytest.raises(EndpointFailed, match="can't reach http://127.0.0.1:9/v1: "):
+    with pytest.raises(EndpointFailed, match=r"can't reach http://127\.0\.0\.1:9/v1: "):
         Endpoint("http://127.0.0.1:9", waits=SOON).ask(CHAT, FIELDS)
     server.down_after = 0
     with pytest.raises(EndpointFailed, match=f"can't reach {server.url}/v1: "):

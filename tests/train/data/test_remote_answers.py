@@ -82,7 +82,9 @@ def test_a_server_that_is_gone_leaves_what_it_told_and_the_next_run_asks_the_res
 ) -> None:
     prompts, path = written(tmp_path / "p.jsonl", PROMPTS), tmp_path / "a.jsonl"
     server.down_after = 15
-    with pytest.raises(EndpointFailed, match=r"can't reach .*; 15 of 40 answers are in .*a.jsonl, and the same command goes"):
+    with pytest.raises(
+        EndpointFailed, match=r"can't reach .*; 15 of 40 answers are in .*a.jsonl, and the same command goes"
+    ):
         run(server, tokenizer, prompts, path, in_flight=4)
     assert len(lines(path)) == 15
     assert len(server.asked) < 25
@@ -110,7 +112,9 @@ def test_each_prompt_has_a_seed_of_its_own_and_keeps_it(server: Server, tokenize
     first = {json.dumps(one["messages" if "messages" in one else "prompt"]): one["seed"] for one in server.asked}
     server.asked.clear()
     run(server, tokenizer, prompts, tmp_path / "b.jsonl", options=warm)
-    assert {json.dumps(one["messages" if "messages" in one else "prompt"]): one["seed"] for one in server.asked} == first
+    assert {
+        json.dumps(one["messages" if "messages" in one else "prompt"]): one["seed"] for one in server.asked
+    } == first
     assert len(set(first.values())) == 40
     assert {(one["temperature"], one["top_p"], one["model"]) for one in server.asked} == {(0.7, 0.9, "told")}
 
@@ -132,9 +136,7 @@ def test_an_answer_that_ended_in_no_known_way_is_refused(server: Server, tokeniz
 
 
 @pytest.mark.parametrize("other", [{"served": "another"}, {"options": AnswerOptions(max_new_tokens=9)}], ids=str)
-def test_another_models_file_is_refused(
-    server: Server, tokenizer: Any, tmp_path: Path, other: dict[str, Any]
-) -> None:
+def test_another_models_file_is_refused(server: Server, tokenizer: Any, tmp_path: Path, other: dict[str, Any]) -> None:
     prompts, path = written(tmp_path / "p.jsonl", PROMPTS[:2]), tmp_path / "a.jsonl"
     run(server, tokenizer, prompts, path)
     given = {"served": "told", "options": OPTIONS, **other}
