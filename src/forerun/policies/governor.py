@@ -3,9 +3,9 @@
 An account is kept in plain rounds. A round with a draft adds the tokens that it emitted, and subtracts its time in plain
 rounds. So drafts that don't pay lower the account, and good ones raise it up to a limit. Every token also adds the small
 share of time that may be lost. When the account is empty, the policy asks for no drafts, so the loop decodes plainly. After
-some rounds (twice as many after each failure that was dear), or where a text begins, and once the account covers the expected
-loss of a probe, a few rounds are drafted again. If they gain, speculation continues. So whatever the drafter does, the time lost against plain decoding is at
-most that share, and a few rounds.
+some rounds (twice as many after each failure that was dear), or where a text begins, and once the account covers the
+expected loss of a probe, a few rounds are drafted again. If they gain, speculation continues. So whatever the drafter does,
+the time lost against plain decoding is at most that share, and a few rounds.
 
 The time of a plain round is measured at the start, while off, and occasionally while on. The account is shared by the
 requests of an engine, since a bad drafter is bad for the next request too.

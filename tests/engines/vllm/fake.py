@@ -52,7 +52,7 @@ class Asked:
 
 @dataclass(eq=False)
 class FakeVllm:
-    """target gives the token after a text. chunk: tokens of a prompt read in a step. took: what each step drafted."""
+    """target gives the token after a text. chunk: tokens of a prompt read in a step. forward is told of its rows."""
 
     proposer: Proposes
     target: Target
@@ -64,6 +64,7 @@ class FakeVllm:
     batch: list[Asked] = field(default_factory=list)
     finished: list[Asked] = field(default_factory=list)
     took: list[tuple[int, int]] = field(default_factory=list)  # requests, drafted tokens
+    forward: Callable[[int], object] = lambda rows: None
 
     def ask(self, ids: Sequence[int], new: int) -> Asked:
         self.waiting.append(Asked([*ids], new))
@@ -93,6 +94,7 @@ class FakeVllm:
         while self.waiting and len(self.batch) < self.rows:
             self.batch.append(self.waiting.pop(0))
         self.took.append((len(self.batch), sum(len(one.draft[:cut]) for one in self.batch)))
+        self.forward(sum(self.took[-1]))
         sampled = [self._run(one, cut) for one in self.batch]
         self._propose(sampled, asks)
         for one in [one for one in self.batch if one.finished]:

@@ -1,5 +1,6 @@
 from __future__ import annotations
 
+import logging
 from random import Random
 from typing import Any
 
@@ -7,8 +8,10 @@ import pytest
 
 from forerun.engines.vllm import Proposer
 from forerun.engines.vllm.matching import PATIENCE
+from forerun.engines.vllm.request import Request
+from forerun.errors import UnsupportedOption
 
-from .fake import Asked, FakeVllm, alone, config, repeating
+from .fake import EOS, Asked, FakeVllm, alone, config, repeating
 
 METHODS: list[Any] = [
     None,
@@ -52,6 +55,55 @@ def test_200_requests_with_aborts_and_preemption_are_answered_as_plain_decoding_
     assert proposer.in_flight <= 16
     drain(vllm)
     assert proposer.in_flight == 0
+
+
+def test_an_error_is_logged_and_vllm_goes_on_without_drafts(
+    monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    vllm = FakeVllm(Proposer(config(forerun=METHODS[1])), repeating)
+    one = vllm.ask([3, 40, 5], 40)
+    for _ in range(5):
+        vllm.step()
+
+    def fails(self: Request, *args: Any) -> None:
+        raise ValueError("a mistake")
+
+    monkeypatch.setattr(Request, "draft", fails)
+    with caplog.at_level(logging.ERROR):
+        while vllm.busy:
+            vllm.step()
+    assert one.answer == alone(repeating, [3, 40, 5], 40)
+    assert [record.message for record in caplog.records] == [
+        "forerun failed and drafts no more until vLLM is started again"
+    ]
+    assert "a mistake" in caplog.text
+
+
+def test_vllm_is_told_what_drafts(caplog: pytest.LogCaptureFixture) -> None:
+    with caplog.at_level(logging.INFO, "vllm.forerun"):
+        Proposer(config(longest=5)).load_model(object(), anything=1)
+    assert caplog.messages == ["forerun drafts by suffix under governor, up to 5 tokens"]
+
+
+def test_what_can_not_run_is_refused_when_vllm_starts() -> None:
+    with pytest.raises(UnsupportedOption, match="drafter 'draft_model' can't run inside vLLM"):
+        Proposer(config(forerun={"drafter": {"name": "draft_model", "model": "x"}}))
+
+
+def test_earlier_answers_are_drafted_from() -> None:
+    """The second request has no text of its own to copy from."""
+    proposer = Proposer(config(forerun={"drafter": {"name": "suffix"}, "policy": {"name": "fixed"}}))
+    vllm = FakeVllm(proposer, lambda ids: 3 + len(ids) if len(ids) < 60 else EOS)
+    steps = []
+    for _ in range(2):
+        vllm.ask([1, 2, 3], 80)
+        before = len(vllm.took)
+        while vllm.busy:
+            vllm.step()
+        steps.append(len(vllm.took) - before)
+
+    assert steps[0] >= 57
+    assert steps[1] < steps[0] / 3
 
 
 def drain(vllm: FakeVllm) -> None:

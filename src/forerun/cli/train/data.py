@@ -9,12 +9,14 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
+from ...errors import UnsupportedOption
 from ..flags import request_flags, takes
 from ..output import check_lines
 from ..shared_options import OPENING, PLAIN, AsJson, Model, open_engine
 from ..terminal import note, progress, show, show_json
 from ..threads import THREADS
 from ..values import parse
+from .endpoint import EndpointUrl, InFlight, KeyVariable, ServedModel, Server, answers_of
 from .lines import SkipBad, counting, skipped_as_dict, tell_skipped
 
 if TYPE_CHECKING:
@@ -91,11 +93,18 @@ def answers(
         typer.Option(help="The layers whose input states to keep: 10,15,30. L of L: the output of the last one."),
     ] = "",
     batch: Batch = 48,
+    endpoint: EndpointUrl = "",
+    served: ServedModel = "",
+    in_flight: InFlight = 32,
+    key_variable: KeyVariable = "OPENAI_API_KEY",
     skip_bad: SkipBad = False,
     as_json: AsJson = False,
     **given: Any,
 ) -> None:
-    """Let the model answer prompts, many at a time, as data to train a draft on. Goes on after a kill."""
+    """Let the model answer prompts, many at a time, as data to train a draft on. Goes on after a kill.
+
+    With --endpoint a server with OpenAI's API answers, which runs the model; MODEL is then where its tokenizer is.
+    """
     from ...train.data.answers import AnswerOptions, answer
     from ...train.data.prompts import texts_of
 
@@ -109,19 +118,27 @@ def answers(
     )
     unwanted = texts_of(exclude or ())
     check_lines(output)
-    engine = open_engine(model, PLAIN, given)
-    kept = _kept(layers, states)
+    kept, skipped = _kept(layers, states), counting(skip_bad)
     with ExitStack() as stack:
-        store = None if states is None else stack.enter_context(closing(_store(states, kept, engine.identity)))
-        skipped = counting(skip_bad)
-        made = answer(engine, prompts, output, options, unwanted, batch, store, skipped)
+        if endpoint:
+            if states is not None:
+                raise UnsupportedOption("a server tells no states: --states and --endpoint don't go together")
+            server = Server(endpoint, served, in_flight, key_variable)
+            made = answers_of(server, model, prompts, output, options, unwanted, skipped, given)
+        else:
+            engine = open_engine(model, PLAIN, given)
+            store = None if states is None else stack.enter_context(closing(_store(states, kept, engine.identity)))
+            made = answer(engine, prompts, output, options, unwanted, batch, store, skipped)
         done, total, tokens = next(made)
         tell_skipped(skipped)
         known, begun = done, perf_counter()
         note(f"{total} prompts, {known} of them answered before")
         tick = stack.enter_context(progress("answering", total - known))
+        left_out = 0 if skipped is None else skipped.count
         for done, _, tokens in made:  # noqa: B007
             tick()
+        if skipped is not None and skipped.count > left_out:
+            tell_skipped(skipped)
     seconds = perf_counter() - begun
     about = {
         "answers": done,

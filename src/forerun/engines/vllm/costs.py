@@ -64,7 +64,7 @@ class LoadCosts(StepCosts):
     def verify(self, rows: int) -> float:
         load = load_of(self.requests)
         if load in self._rounds:
-            return self._rounds[load].of(rows)
+            return self._rounds[load].of(_quarters(rows))
         return 1 + self._nearest_slope(load) * (rows - 1)
 
     def learn_round(self, round: BatchRound) -> None:
@@ -75,9 +75,8 @@ class LoadCosts(StepCosts):
             return
         load, plain = load_of(round.requests), self._plain.of(round.requests)
         if load not in self._rounds:
-            self._rounds[load] = TimesByRows(self._nearest_slope(load))
-        rows = 1 + _quarters(round.drafted / round.requests)
-        self._rounds[load].add(rows, round.seconds / plain)
+            self._rounds[load] = TimesByRows(self._nearest_slope(load) / QUARTERS)
+        self._rounds[load].add(_quarters(1 + round.drafted / round.requests), round.seconds / plain)
         if round.drafted:
             a_token_each = round.draft_seconds * round.requests / round.drafted
             self._steps.setdefault(load, deque(maxlen=NEWEST)).append(a_token_each / plain)
@@ -91,8 +90,9 @@ class LoadCosts(StepCosts):
         if not self._rounds:
             return FIRST_SLOPE
         nearest = min(self._rounds, key=lambda seen: abs(seen - load))
-        return self._rounds[nearest].line.slope
+        return self._rounds[nearest].line.slope * QUARTERS
 
 
 def _quarters(rows: float) -> float:
-    return round(QUARTERS * rows) / QUARTERS
+    """Rows counted in quarters from the first one on, so that differences of a part of a row weigh as whole ones do."""
+    return 1 + round(QUARTERS * (rows - 1))

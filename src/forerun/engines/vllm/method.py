@@ -22,8 +22,8 @@ COPYING = ("lookup", "suffix")
 # what the wrapping drafters name theirs by
 WRAPPED = {"cascade": "of", "hybrid": "then"}
 REASONS = {
-    "prediction": "vLLM hands a request's prediction to no proposer; put the expected text into the prompt, where lookup and "
-    "suffix find it",
+    "prediction": "vLLM hands a request's prediction to no proposer; put the expected text into the prompt, where "
+    "lookup and suffix find it",
 }
 
 

@@ -10,6 +10,7 @@ import torch
 from ...core.chance import Seeded
 from ...core.decode import collect
 from ...core.drafter import Drafter
+from ...core.drive import Cancelled
 from ...core.forward import Rows
 from ...core.policy import LengthPolicy
 from ...core.values import Context, Draft, Round, Step, Timing, Verdict
@@ -100,5 +101,8 @@ def _run(coroutine: Coroutine[Any, Any, T]) -> T:
     except StopIteration as done:
         value: T = done.value
         return value
-    coroutine.close()
+    try:
+        coroutine.throw(Cancelled())  # not close: what is awaited inside can't be closed while it runs
+    except Cancelled:
+        pass
     raise UnsupportedOption("the drafter asked for a forward of a model, which it can't have inside vLLM")

@@ -9,7 +9,7 @@ from pathlib import Path
 from typing import Any
 
 from ...engine.engine import Engine
-from ...engine.prompts.questions import has_chat_template, questions_in
+from ...engine.prompts.questions import Question, has_chat_template, questions_in
 from ...engine.request import RequestOptions
 from ...jsonl import Lines, Skipped
 from .prompts import plain
@@ -56,13 +56,15 @@ def answer(
     the file's answers were made by another model or with other options, and on a line that asks nothing; with skipped such
     lines are counted there and left out.
     """
-    made_by = {**_described(options), "model": engine.identity.weights}
+    made_by = {**described(options), "model": engine.identity.weights}
     if options.generation_config and (fields := _acting(engine, options)):
         made_by["generation_config"] = fields
     with Lines(path) as lines:
-        known = {str(entry.get("id")) for entry in _of_the_same(lines, made_by)}
-        asked = _asked(engine, prompts, options.max_prompt, exclude, skipped)
-        missing = [(name, ids) for name, ids in asked.items() if name not in known]
+        known = {str(entry.get("id")) for entry in of_the_same(lines, made_by)}
+        longest, room = options.max_prompt, engine.runner.max_length
+        longest = longest if room is None else min(longest, room - 1)
+        asked = questions_asked(engine.tokenizer, prompts, longest, exclude, skipped)
+        missing = [(name, ids) for name, (ids, _) in asked.items() if name not in known]
         total, done, tokens = len(asked), len(asked) - len(missing), 0
         yield done, total, tokens
         given: RequestOptions = {
@@ -73,7 +75,7 @@ def answer(
             "generation_config": options.generation_config,
         }
         requests: list[tuple[list[int], RequestOptions]] = [
-            (ids, {**given, "seed": _seed(options.seed, name)}) for name, ids in missing
+            (ids, {**given, "seed": seed_of(options.seed, name)}) for name, ids in missing
         ]
         asking = engine if states is None else engine.using(recorder(states.layers, states.add))
         for index, result in asking.each(requests, max_batch=max_batch):
@@ -101,39 +103,38 @@ def _acting(engine: Engine, options: AnswerOptions) -> list[str]:
     ]
 
 
-def _described(options: AnswerOptions) -> dict[str, Any]:
+def described(options: AnswerOptions) -> dict[str, Any]:
     """The options as they stand in the file."""
     return {name: value for name, value in asdict(options).items() if name != "generation_config"}
 
 
-def _asked(
-    engine: Engine, prompts: Path, longest: int, exclude: Collection[str], skipped: Skipped | None
-) -> dict[str, list[int]]:
-    """Name -> prompt ids; equal prompts are asked once."""
-    chat = has_chat_template(engine.tokenizer)
+def questions_asked(
+    tokenizer: Any | None, prompts: Path, longest: int, exclude: Collection[str], skipped: Skipped | None
+) -> dict[str, tuple[list[int], Question]]:
+    """Name -> prompt ids and the question; equal prompts are asked once."""
+    chat = has_chat_template(tokenizer)
     excluded = {plain(text) for text in exclude}
-    if engine.runner.max_length is not None:
-        longest = min(longest, engine.runner.max_length - 1)
-    asked: dict[str, list[int]] = {}
+    asked: dict[str, tuple[list[int], Question]] = {}
     for _, _, question in questions_in(prompts, skipped):
         if excluded.intersection(map(plain, question.turns)):
             continue
         try:
-            ids = question.ids((), chat, engine.tokenizer)
+            ids = question.ids((), chat, tokenizer)
         except ValueError as error:
             if skipped is None:
                 raise
             skipped.add(str(error))
             continue
         if len(ids) <= longest:
-            asked[name_of(ids)] = ids
+            asked[name_of(ids)] = ids, question
     if not asked:
         told = "" if skipped is None else skipped.sentence()
         raise ValueError(f"{prompts} holds no prompt of at most {longest} tokens that may be used{told}")
     return asked
 
 
-def _of_the_same(lines: Lines, made_by: Mapping[str, Any]) -> list[dict[str, Any]]:
+def of_the_same(lines: Lines, made_by: Mapping[str, Any]) -> list[dict[str, Any]]:
+    """What is there already. Raises ValueError on a line that was made otherwise."""
     for number, entry in zip(lines.numbers, lines.known, strict=True):
         if entry.get("made_by") != made_by:
             raise ValueError(
@@ -143,5 +144,6 @@ def _of_the_same(lines: Lines, made_by: Mapping[str, Any]) -> list[dict[str, Any
     return lines.known
 
 
-def _seed(seed: int, name: str) -> int:
+def seed_of(seed: int, name: str) -> int:
+    """A prompt's own."""
     return int(hashlib.sha256(f"{seed} {name}".encode()).hexdigest()[:12], 16)
