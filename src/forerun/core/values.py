@@ -65,6 +65,9 @@ class UnusedWork:
     counts: DraftCounts = DraftCounts()
     seconds: float = 0.0
 
+    def __add__(self, other: UnusedWork) -> UnusedWork:
+        return UnusedWork(self.counts + other.counts, self.seconds + other.seconds)
+
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Step:
@@ -73,8 +76,8 @@ class Step:
     laws[i] is the law that tokens[i] was *drawn* from; None says that it was *chosen*: by argmax, lookup or top-k, and
     always at temperature 0. logits [n, V] and hidden [n, D] are of the row that produced the token, the row whose input
     is the token's parent: signals for policies, never for verification. forward_seconds: what the row cost. signals, if
-    given, replace the logits. confidence: how likely chosen tokens without a row are accepted, where the drafter knows. share:
-    a single chosen token's probability in the softmax of its unprocessed row, where that is known already.
+    given, replace the logits. confidence: how likely chosen tokens without a row are accepted, where the drafter knows.
+    share: a single chosen token's probability in the softmax of its unprocessed row, where that is known already.
     """
 
     tokens: tuple[int, ...]
@@ -237,8 +240,8 @@ class Context:
     """One request: the tokens so far (the last is pending), how to draw, where to stop. Only the loop extends ids.
 
     remember: drafters may keep the answer to draft later requests from. prediction: the answer that the caller expects.
-    ahead: how many further steps of the draft are likely to be pulled, at least 1; the loop says so, and only speed depends on
-    it.
+    ahead: how many further steps of the draft are likely to be pulled, at least 1; the loop says so, and only speed
+    depends on it.
     """
 
     ids: list[int]

@@ -54,27 +54,31 @@ class Cascade(Drafter):
     async def draft(self, context: Context) -> AsyncGenerator[Step]:
         self.unused, self._kind = UnusedWork(), None
         self._idle = [rounds + 1 for rounds in self._idle]
-        async with AsyncExitStack() as drafts:
-            best = await self._best(context, drafts)
-            if best is None:
-                return
-            self._kind = best.kind
-            self._idle[best.drafter] = 0
-            yield best.first
-            async for step in best.rest:
-                yield step
-            self.unused = self._drafters[best.drafter].unused
+        asked: list[Drafter] = []
+        try:
+            async with AsyncExitStack() as drafts:
+                best = await self._best(context, drafts, asked)
+                if best is None:
+                    return
+                self._kind = best.kind
+                self._idle[best.drafter] = 0
+                yield best.first
+                async for step in best.rest:
+                    yield step
+        finally:
+            # what they computed ahead is known once their drafts are closed
+            self.unused = sum((drafter.unused for drafter in asked), UnusedWork())
 
-    async def _best(self, context: Context, drafts: AsyncExitStack) -> Beginning | None:
+    async def _best(self, context: Context, drafts: AsyncExitStack, asked: list[Drafter]) -> Beginning | None:
         best: Beginning | None = None
         for number, drafter in enumerate(self._drafters):
             due = self._idle[number] > RETRY
             if best is not None and not due and self._promised((number, GENERAL)) <= self._promised(best.kind):
                 continue
             rest = await drafts.enter_async_context(aclosing(drafter.draft(context)))
+            asked.append(drafter)
             first = await anext(rest, None)
             if first is None:
-                self.unused = _sum(self.unused, drafter.unused)
                 continue
             found = Beginning(number, (number, _bucket(first)), first, rest)
             if due:
@@ -164,7 +168,3 @@ def _guess(bucket: int) -> float:
         return FIRST_TOKENS
     likely = (bucket + 0.5) / BUCKETS
     return sum(likely**count for count in range(FIRST_LENGTH + 1)) / FIRST_TIME
-
-
-def _sum(one: UnusedWork, other: UnusedWork) -> UnusedWork:
-    return UnusedWork(one.counts + other.counts, one.seconds + other.seconds)

@@ -35,11 +35,13 @@ class Hybrid(Drafter):
         self.unused = UnusedWork()
         for drafter in self._drafters:
             found = False
-            async with aclosing(drafter.draft(context)) as steps:
-                async for step in steps:
-                    found = True
-                    yield step
-            self.unused = drafter.unused  # lookup, which comes first, has none
+            try:
+                async with aclosing(drafter.draft(context)) as steps:
+                    async for step in steps:
+                        found = True
+                        yield step
+            finally:
+                self.unused = drafter.unused  # lookup, which comes first, has none
             if found:
                 return
 

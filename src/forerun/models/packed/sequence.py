@@ -162,9 +162,7 @@ class Sequence:
         exits = None if exit_layer is None else rows.taps[exit_layer]
         for place, (token, parent) in enumerate(zip(tokens, parents, strict=True)):
             self._rows.append(_Row(token, parent, depths[first + place], plan, exits, place, taps))
-        return Rows(
-            rows.logits, rows.hidden, rows.taps, seconds, rows.native, rows.chooser, rows.tokens, rows.shares
-        )
+        return Rows(rows.logits, rows.hidden, rows.taps, seconds, rows.native, rows.chooser, rows.tokens, rows.shares)
 
     def _held(self, chain: Chain, length: int) -> Chain | None:
         """As much of a chain as the runner computes and its context has room for, after a text of this length."""

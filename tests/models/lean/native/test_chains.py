@@ -181,9 +181,7 @@ def test_a_token_is_the_best_among_those_that_are_asked_for() -> None:
 def test_a_chain_ends_with_its_context() -> None:
     with pytest.MonkeyPatch.context() as patch:
         patch.setenv(SWITCH, LEVELS[-1])
-        runner = LeanRunner.from_model(
-            tiny_model("llama", max_position_embeddings=22, intermediate_size=64), "int4"
-        )
+        runner = LeanRunner.from_model(tiny_model("llama", max_position_embeddings=22, intermediate_size=64), "int4")
     rows = finish(begun(runner).forward([7], chain=Chain(9, VOCABULARY)))
     assert len(rows.tokens) == 3
     check(rows, stepped(begun(runner), 7, 3))
