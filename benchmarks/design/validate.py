@@ -127,6 +127,9 @@ class Timed(LengthPolicy):
     def should_stop(self, steps: Sequence[Step]) -> bool:
         return len(steps) >= self._k
 
+    def ahead(self, steps: Sequence[Step]) -> int:
+        return self._k - len(steps)
+
     def observe(self, steps: Sequence[Step], round: Round) -> None:
         now = self._clock()
         if self._begun is None:

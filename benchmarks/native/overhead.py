@@ -14,7 +14,7 @@ import json
 import os
 import subprocess
 import sys
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from datetime import UTC, datetime
 from functools import partial
 from pathlib import Path
@@ -49,8 +49,14 @@ class NativeTime:
         return getattr(self._functions, name)
 
     def forerun_forward(self, *arguments: Any) -> int:
+        return self._timed(self._functions.forerun_forward, *arguments)
+
+    def forerun_chain(self, *arguments: Any) -> int:
+        return self._timed(self._functions.forerun_chain, *arguments)
+
+    def _timed(self, forward: Callable[..., int], *arguments: Any) -> int:
         begun = thread_time()
-        status: int = self._functions.forerun_forward(*arguments)
+        status = forward(*arguments)
         self.seconds += thread_time() - begun
         return status
 
@@ -66,6 +72,9 @@ class Noting(LengthPolicy):
     def should_stop(self, steps: Sequence[Step]) -> bool:
         return len(steps) >= self._length
 
+    def ahead(self, steps: Sequence[Step]) -> int:
+        return self._length - len(steps)
+
     def observe(self, steps: Sequence[Step], round: Round) -> None:
         now = thread_time() - sum(own.seconds for own in self._inside)
         if self._last is not None:
@@ -76,7 +85,7 @@ class Noting(LengthPolicy):
 def watched(engine: Engine) -> list[NativeTime]:
     """Native time of every model of the engine from now on."""
     found = []
-    for runner in engine._runners():
+    for runner in engine.runners:
         step = getattr(runner, "_step", None)
         if step is not None:
             if not isinstance(step.library.functions, NativeTime):

@@ -18,6 +18,7 @@ from ..core.policy import LengthPolicy
 from ..core.values import Round, Step
 from ..models.files.classifier_heads import ACCEPTANCE, AcceptanceHead, read_classifier_head
 from .base import POLICIES, PolicyFactory
+from .usual_length import UsualLength
 
 
 @final
@@ -26,6 +27,7 @@ class PredictedAcceptance(LengthPolicy):
         self.trained_for = head.pair
         self._head, self._h = head, h
         self._min, self._max = min_steps, max_steps
+        self._usual = UsualLength()
         self._scored = 0
         self._survives = 1.0
 
@@ -39,7 +41,11 @@ class PredictedAcceptance(LengthPolicy):
             return False
         return len(steps) >= self._max or 1 - self._survives > self._h
 
+    def ahead(self, steps: Sequence[Step]) -> int:
+        return self._usual.after(len(steps), self._max)
+
     def observe(self, steps: Sequence[Step], round: Round) -> None:
+        self._usual.learn(len(steps))
         self._scored, self._survives = 0, 1.0
 
 

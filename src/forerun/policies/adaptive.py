@@ -15,6 +15,7 @@ from typing import final
 from ..core.policy import LengthPolicy
 from ..core.values import Round, Step
 from .base import POLICIES, PolicyFactory, best, confidence
+from .usual_length import UsualLength
 
 SIGNALS: dict[str, Callable[[Step], float]] = {"token": confidence, "best": best}
 RULES = ("code", "paper")
@@ -57,13 +58,18 @@ class Adaptive(LengthPolicy):
         self._aim = aim
         self._read = read
         self._max_steps = max_steps
+        self._usual = UsualLength()
 
     def should_stop(self, steps: Sequence[Step]) -> bool:
         if len(steps) >= self._max_steps:
             return True
         return bool(steps) and self._read(steps[-1]) < self._bar.threshold
 
+    def ahead(self, steps: Sequence[Step]) -> int:
+        return self._usual.after(len(steps), self._max_steps)
+
     def observe(self, steps: Sequence[Step], round: Round) -> None:
+        self._usual.learn(len(steps))
         if steps:
             share = len(round.verdict.path) / len(steps)
             self._aim.move(self._bar, share, full=len(steps) >= self._max_steps)

@@ -23,6 +23,11 @@ class Bounded(Wrapping):
             return False
         return len(steps) >= self._max or self._inner.should_stop(steps)
 
+    def ahead(self, steps: Sequence[Step]) -> int:
+        # the inner rule was not asked yet about a draft below the minimum
+        left = self._min - len(steps)
+        return left if left > 0 else min(self._inner.ahead(steps), self._max - len(steps))
+
 
 @POLICIES("bounded", source="SpecDec++, arXiv 2405.19715 (min and max length)")
 def build(*, inner: str = "threshold", min_steps: int = 1, max_steps: int = 20, **options: Any) -> PolicyFactory:

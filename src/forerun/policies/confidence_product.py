@@ -15,6 +15,7 @@ from typing import final
 from ..core.policy import LengthPolicy
 from ..core.values import Round, Step
 from .base import POLICIES, PolicyFactory, Readings, confidence
+from .usual_length import UsualLength
 
 
 @final
@@ -23,11 +24,16 @@ class ConfidenceProduct(LengthPolicy):
         self._minimum = minimum
         self._max_steps = max_steps
         self._confidences = Readings(confidence)
+        self._usual = UsualLength()
 
     def should_stop(self, steps: Sequence[Step]) -> bool:
         return len(steps) >= self._max_steps or prod(self._confidences.of(steps)) < self._minimum
 
+    def ahead(self, steps: Sequence[Step]) -> int:
+        return self._usual.after(len(steps), self._max_steps)
+
     def observe(self, steps: Sequence[Step], round: Round) -> None:
+        self._usual.learn(len(steps))
         self._confidences.clear()
 
 

@@ -38,6 +38,7 @@ from .base import POLICIES, PolicyFactory, Readings
 from .logistic_regression import Odds
 from .prompt_reading import AnswerLengths, best_rate, gained
 from .step_costs import GivenStepCosts, MeasuredStepCosts, StepCosts
+from .usual_length import UsualLength
 
 SHARE, MOST_SPARE = 0.004, 1.0  # tokens that may be lost by trying: of each emitted one, and at once
 LONG, SHORT = 0.995, 0.92  # kept of the newest rounds' tokens and time, a round: of all requests, of this one
@@ -90,6 +91,7 @@ class SharedState(Learned):
         self.rate = Rate(LONG)
         self.spare = 0.0
         self.lengths = AnswerLengths()
+        self.usual = UsualLength()
         self.spare_for_reading = MOST_SPARE
 
     def as_data(self) -> dict[str, Any]:
@@ -172,6 +174,9 @@ class CostAware(LengthPolicy):
         self._owed[length] = min(loss, MOST_SPARE)
         return self._debt(length + 1) > self._shared.spare
 
+    def ahead(self, steps: Series[Step]) -> int:
+        return self._shared.usual.after(len(steps), self._max_steps)
+
     def observe(self, steps: Series[Step], round: Round) -> None:
         with self._shared.lock:
             self._learn(steps, round)
@@ -185,6 +190,7 @@ class CostAware(LengthPolicy):
         self._survives(readings)
         with_row = bool(readings) and readings[-1][0] is Kind.ROW
         self._emitted += len(round.tokens)
+        know.usual.learn(len(steps))
         know.spare_for_reading += SHARE * len(round.tokens)
         if self._unread and (with_row or round.draft.counts.forwards):
             know.costs.learn_reading(self._unread, len(steps), round)

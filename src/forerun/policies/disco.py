@@ -14,9 +14,10 @@ from pathlib import Path
 from typing import final
 
 from ..core.policy import LengthPolicy
-from ..core.values import Step
+from ..core.values import Round, Step
 from ..models.files.classifier_heads import LOOKAHEAD, LookaheadClassifier, read_classifier_head
 from .base import POLICIES, PolicyFactory, entropy, has_row, top_probabilities
+from .usual_length import UsualLength
 
 
 @final
@@ -24,6 +25,7 @@ class Disco(LengthPolicy):
     def __init__(self, classifier: LookaheadClassifier, tau: float, max_steps: int) -> None:
         self.trained_for = classifier.pair
         self._classifier, self._tau, self._max_steps = classifier, tau, max_steps
+        self._usual = UsualLength()
 
     def should_stop(self, steps: Sequence[Step]) -> bool:
         if not steps or not has_row(steps[-1]):
@@ -31,6 +33,12 @@ class Disco(LengthPolicy):
         last = steps[-1]
         says = self._classifier.accepted(top_probabilities(last, self._classifier.top), entropy(last), len(steps))
         return len(steps) >= self._max_steps or says < self._tau
+
+    def ahead(self, steps: Sequence[Step]) -> int:
+        return self._usual.after(len(steps), self._max_steps)
+
+    def observe(self, steps: Sequence[Step], round: Round) -> None:
+        self._usual.learn(len(steps))
 
 
 @POLICIES("disco", source="Mamou et al., arXiv 2405.04304")

@@ -14,8 +14,9 @@ from math import sqrt
 from typing import final
 
 from ..core.policy import LengthPolicy
-from ..core.values import Step
+from ..core.values import Round, Step
 from .base import POLICIES, PolicyFactory, entropy
+from .usual_length import UsualLength
 
 
 @final
@@ -24,11 +25,18 @@ class EntropyBound(LengthPolicy):
         self._minimum = minimum
         self._gamma = gamma
         self._max_steps = max_steps
+        self._usual = UsualLength()
 
     def should_stop(self, steps: Sequence[Step]) -> bool:
         if len(steps) >= self._max_steps:
             return True
         return bool(steps) and 1 - sqrt(self._gamma * entropy(steps[-1])) < self._minimum
+
+    def ahead(self, steps: Sequence[Step]) -> int:
+        return self._usual.after(len(steps), self._max_steps)
+
+    def observe(self, steps: Sequence[Step], round: Round) -> None:
+        self._usual.learn(len(steps))
 
 
 @POLICIES("entropy", source="Agrawal et al., AdaEDL, arXiv 2410.18351")

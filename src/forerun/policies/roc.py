@@ -16,6 +16,7 @@ from typing import final
 from ..core.policy import LengthPolicy
 from ..core.values import Round, Step
 from .base import POLICIES, PolicyFactory, confidence
+from .usual_length import UsualLength
 
 LEAST_PAIRS = 6
 MISSED = 3.0  # the weight of a false negative
@@ -61,13 +62,18 @@ class Roc(LengthPolicy):
     def __init__(self, pairs: Pairs, max_steps: int) -> None:
         self._pairs = pairs
         self._max_steps = max_steps
+        self._usual = UsualLength()
 
     def should_stop(self, steps: Sequence[Step]) -> bool:
         if len(steps) >= self._max_steps:
             return True
         return bool(steps) and confidence(steps[-1]) < self._pairs.threshold
 
+    def ahead(self, steps: Sequence[Step]) -> int:
+        return self._usual.after(len(steps), self._max_steps)
+
     def observe(self, steps: Sequence[Step], round: Round) -> None:
+        self._usual.learn(len(steps))
         accepted = len(round.verdict.path)
         if steps:
             self._pairs.add((confidence(step), i < accepted) for i, step in enumerate(steps[: accepted + 1]))

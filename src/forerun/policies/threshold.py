@@ -11,8 +11,9 @@ from collections.abc import Sequence
 from typing import final
 
 from ..core.policy import LengthPolicy
-from ..core.values import Step
+from ..core.values import Round, Step
 from .base import POLICIES, PolicyFactory, confidence
+from .usual_length import UsualLength
 
 
 @final
@@ -20,9 +21,16 @@ class Threshold(LengthPolicy):
     def __init__(self, minimum: float, max_steps: int) -> None:
         self._minimum = minimum
         self._max_steps = max_steps
+        self._usual = UsualLength()
 
     def should_stop(self, steps: Sequence[Step]) -> bool:
         return len(steps) >= self._max_steps or (bool(steps) and confidence(steps[-1]) < self._minimum)
+
+    def ahead(self, steps: Sequence[Step]) -> int:
+        return self._usual.after(len(steps), self._max_steps)
+
+    def observe(self, steps: Sequence[Step], round: Round) -> None:
+        self._usual.learn(len(steps))
 
 
 @POLICIES("threshold", source="Zhang et al., arXiv 2309.08168")

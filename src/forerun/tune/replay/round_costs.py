@@ -120,6 +120,9 @@ class _Watched(LengthPolicy):
     def should_stop(self, steps: Sequence[Step]) -> bool:
         return len(steps) >= self._k
 
+    def ahead(self, steps: Sequence[Step]) -> int:
+        return self._k - len(steps)
+
     def observe(self, steps: Sequence[Step], round: Round) -> None:
         self._note(round)
 
