@@ -13,7 +13,7 @@ from forerun.core.cost import Cost, Point
 from forerun.core.values import Draft, Round, Step, Timing, Verdict
 from forerun.policies import fixed
 from forerun.policies.cost import SHARE, CostAware, SharedState, build, with_costs, worth
-from forerun.policies.step_costs import MeasuredStepCosts, StepCosts, given_costs
+from forerun.policies.costs.step_costs import MeasuredStepCosts, StepCosts, given_costs
 
 from .rounds import chain, copied, recorded, round_of
 from .worlds import World, best_fixed, blind, mixed, rounds, speed, steady, varied

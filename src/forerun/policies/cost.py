@@ -35,9 +35,9 @@ from ..core.policy import LengthPolicy
 from ..core.values import Round, Step
 from .acceptance_forecast import AcceptanceForecast, Beliefs, Kind, Reading, read
 from .base import POLICIES, PolicyFactory, Readings
+from .costs.step_costs import GivenStepCosts, MeasuredStepCosts, StepCosts
 from .logistic_regression import Odds
 from .prompt_reading import AnswerLengths, best_rate, gained
-from .step_costs import GivenStepCosts, MeasuredStepCosts, StepCosts
 from .usual_length import UsualLength
 
 SHARE, MOST_SPARE = 0.004, 1.0  # tokens that may be lost by trying: of each emitted one, and at once

@@ -23,7 +23,7 @@ from ..core.learned import Learned, Learning, joined, numbers
 from ..core.policy import LengthPolicy
 from ..core.values import Round, Step
 from .base import POLICIES, PolicyFactory
-from .pack_costs import PackCosts, draft_seconds
+from .costs.pack_costs import PackCosts, draft_seconds
 from .wrapping import Wrapping, inner_policy
 
 MEASURED_FIRST, NEWEST = 3, 15  # plain rounds

@@ -5,7 +5,7 @@ from typing import Any
 import pytest
 
 from forerun.engines.vllm.costs import BatchRound, LoadCosts, load_of
-from forerun.policies.step_costs import FIRST_SLOPE, FIRST_STEP
+from forerun.policies.costs.step_costs import FIRST_SLOPE, FIRST_STEP
 
 
 def told(*rounds: tuple[int, int, float], **given: Any) -> LoadCosts:

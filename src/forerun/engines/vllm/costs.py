@@ -14,9 +14,9 @@ from statistics import median
 from typing import final
 
 from ...core.values import Round
-from ...policies.cost_line import FIRST_SLOPE
-from ...policies.step_costs import FIRST_STEP, StepCosts
-from ...policies.times_by_rows import NEWEST, TimesByRows
+from ...policies.costs.cost_line import FIRST_SLOPE
+from ...policies.costs.step_costs import FIRST_STEP, StepCosts
+from ...policies.costs.times_by_rows import NEWEST, TimesByRows
 
 QUARTERS = 4  # of a row, by which rounds are told apart
 

@@ -2,7 +2,7 @@ from __future__ import annotations
 
 import pytest
 
-from forerun.policies.cost_line import FIRST_SLOPE, line_through
+from forerun.policies.costs.cost_line import FIRST_SLOPE, line_through
 
 
 def test_many_points_on_a_line_give_that_line() -> None:

@@ -6,8 +6,8 @@ import pytest
 
 from forerun.core.values import ROOT, Draft, Pack, Round, Timing, Verdict
 from forerun.policies.cost import worth
-from forerun.policies.pack_costs import PackCosts, draft_seconds
-from forerun.policies.step_costs import MeasuredStepCosts
+from forerun.policies.costs.pack_costs import PackCosts, draft_seconds
+from forerun.policies.costs.step_costs import MeasuredStepCosts
 
 FORWARD, ROW = 0.010, 0.001
 

@@ -2,10 +2,10 @@ import pytest
 
 from forerun.core.cost import Cost, Point
 from forerun.core.values import Round
-from forerun.policies.cost_line import FIRST_SLOPE
-from forerun.policies.step_costs import FIRST_STEP, MeasuredStepCosts, given_costs
+from forerun.policies.costs.cost_line import FIRST_SLOPE
+from forerun.policies.costs.step_costs import FIRST_STEP, MeasuredStepCosts, given_costs
 
-from .rounds import chain, round_of
+from ..rounds import chain, round_of
 
 
 def timed(rows: int, seconds: float, draft_seconds: float = 0.0) -> Round:

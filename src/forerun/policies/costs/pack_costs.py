@@ -12,7 +12,7 @@ from collections.abc import Collection
 from statistics import median
 from typing import final
 
-from ..core.values import Pack, Round
+from ...core.values import Pack, Round
 from .cost_line import Line, line_through
 
 NEWEST = 32

@@ -13,8 +13,8 @@ from collections.abc import Callable
 from statistics import median
 from typing import Any, final
 
-from ..core.cost import Cost
-from ..core.values import Round
+from ...core.cost import Cost
+from ...core.values import Round
 from .cost_line import FIRST_SLOPE
 from .kept_costs import NOTHING, KeptCosts
 from .pack_costs import PackCosts, draft_seconds

@@ -6,8 +6,8 @@ from typing import Any
 import pytest
 
 from forerun.core.values import Draft, Round, Timing, Verdict
-from forerun.policies.kept_costs import NOTHING, KeptCosts
-from forerun.policies.step_costs import MeasuredStepCosts
+from forerun.policies.costs.kept_costs import NOTHING, KeptCosts
+from forerun.policies.costs.step_costs import MeasuredStepCosts
 
 KEPT = KeptCosts({1: 1.0, 2: 1.2, 5: 1.8}, {True: 0.1}, 0.01)
 

@@ -7,7 +7,7 @@ from dataclasses import dataclass, field
 from functools import cached_property
 from typing import Any, final
 
-from ..core.learned import numbers
+from ...core.learned import numbers
 from .cost_line import Line, line_through
 
 MOST_ROWS = 256
