@@ -19,8 +19,8 @@ class Rows:
 
     logits [n, V]; hidden [n, D], the input of the output head; taps: layer -> [n_all, D], of all rows. seconds: from the
     request to these rows. native: of the whole packed forward, the seconds inside native code. chooser: who reads these
-    logits faster than torch's operations, if anyone. tokens, shares: of a chain that went on by itself, the best token of each
-    row, which the next row follows, and its share of the row's softmax; -1 after a last row that is no law.
+    logits faster than torch's operations, if anyone. tokens, shares: of a chain that went on by itself, the best token of
+    each row, which the next row follows, and its share of the row's softmax; -1 after a last row that is no law.
     """
 
     logits: Tensor
