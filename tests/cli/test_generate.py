@@ -16,7 +16,7 @@ from .conftest import Ran
 
 Call = Callable[..., Ran]
 SHORT = ("--max-new-tokens", "12")
-SWITCHES = {"speculate": True, "json_object": False, "remember": True, "generation_config": True}
+SWITCHES = {"speculate": True, "json_object": False, "remember": True, "explain": False, "generation_config": True}
 
 
 @pytest.fixture(scope="module")

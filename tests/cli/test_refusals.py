@@ -167,7 +167,7 @@ def test_a_comparison_that_can_not_be_timed(forerun: Call, tiny: str) -> None:
 
 
 def test_command_lines_without_a_meaning(forerun: Call, tiny: str) -> None:
-    assert "unknown command 'frobnicate'; known: generate, compare, " in refused(forerun("frobnicate"))
+    assert "unknown command 'frobnicate'; known: generate, chat, serve, compare, " in refused(forerun("frobnicate"))
     assert "Missing argument" in refused(forerun("generate", tiny))
     assert "unknown option --repeats; known: " in refused(forerun("generate", tiny, "hello", "--repeats=3"))
     assert "seed" in refused(forerun("generate", tiny, "hello", "--seed", "one"))

@@ -20,7 +20,7 @@ from .conftest import Ran
 
 Call = Callable[..., Ran]
 # they compute nothing with a model, or a few forwards only
-WITHOUT = {"models", "drafters", "simulate", "policies", "train", "export"}
+WITHOUT = {"models", "drafters", "drafts", "corpus", "simulate", "policies", "train", "export"}
 
 
 @pytest.fixture(autouse=True)

@@ -280,7 +280,7 @@ def test_hybrid_is_another_name_for_a_cascade_of_lookup_and_another_one(engine: 
     ("options", "message"),
     [
         ({}, "drafter 'hybrid' needs option 'then': Another name for cascade"),
-        ({"then": "magic"}, "unknown drafter 'magic'; known: .*cascade, draft_model, .*lookup"),
+        ({"then": "magic"}, "unknown drafter 'magic'; known: .*cascade, corpus, draft_model, .*lookup"),
         ({"then": "hybrid"}, "then must be a drafter other than .*hybrid and lookup, got 'hybrid'"),
         ({"then": "lookup"}, "then must be a drafter other than .*hybrid and lookup, got 'lookup'"),
         ({"then": "draft_model"}, "drafter 'draft_model' needs option 'model'"),

@@ -11,6 +11,8 @@ import torch
 from transformers import AutoModelForCausalLM, AutoTokenizer
 
 from forerun import DRAFTERS, load
+from forerun.core.identity import digest_of_vocabulary
+from forerun.drafters.corpora.files import build_corpus
 from forerun.models.files.locate import locate
 from forerun.models.gguf.convert import converted
 from forerun.testing import save_tiny_adapter
@@ -44,6 +46,7 @@ OPTIONS: dict[str, dict[str, Any]] = {
     "self": {"exit_layer": 15},
     "draft_model": {"model": "first half"},
     "exit_adapter": {"adapter": "untrained"},
+    "corpus": {"path": "prompts"},
     "hybrid": {"then": "self", "exit_layer": 15},
     "cascade": {"of": "suffix,self", "exit_layer": 15},
     "tree": {"of": "draft_model", "model": "first half"},
@@ -82,6 +85,15 @@ def untrained(tmp_path_factory: pytest.TempPathFactory) -> str:
     return str(save_tiny_adapter(path, reference(), 30, "state+token", tokenizer=tokenizer()))
 
 
+@pytest.fixture(scope="module")
+def prompts_corpus(tmp_path_factory: pytest.TempPathFactory) -> str:
+    """What the model writes after half of the prompts."""
+    path = tmp_path_factory.mktemp("corpora") / "prompts"
+    texts = [[*tokenizer()(prompt).input_ids, *wanted(prompt)] for prompt in PROMPTS[::2]]
+    build_corpus(texts, path, (digest_of_vocabulary(tokenizer().get_vocab()), reference().config.vocab_size))
+    return str(path)
+
+
 @cache
 def wanted(prompt: str) -> tuple[int, ...]:
     ids = torch.tensor([tokenizer()(prompt).input_ids])
@@ -96,10 +108,11 @@ def test_the_prompts_are_as_short_as_promised() -> None:
 
 
 @pytest.mark.parametrize("drafter", DRAFTERS.names)
-def test_every_drafter_writes_what_transformers_writes(drafter: str, untrained: str) -> None:
+def test_every_drafter_writes_what_transformers_writes(drafter: str, untrained: str, prompts_corpus: str) -> None:
     made = {
         "first half": first_half() if "first half" in OPTIONS.get(drafter, {}).values() else None,
         "untrained": untrained,
+        "prompts": prompts_corpus,
     }
     options = {name: made.get(value, value) for name, value in OPTIONS.get(drafter, {}).items()}
     engine = load("smollm2", dtype="float32", drafter=drafter, drafter_options=options, policy_options={"k": 3})

@@ -60,10 +60,10 @@ def compare(
 
     questions = own_questions("repeating", "open") if prompts is None else read_questions(prompts)
     engine = choice.open(model)
-    if engine.choice:
-        note(engine.choice)
     with progress("comparing", count_runs(1, questions, repeats)) as tick:
         found = measure([engine], questions, request, repeats=repeats, raw=raw, tick=tick)[0]
+    if engine.choice:
+        note(engine.choice)
     about = conditions(engine, shlex.join(["forerun", *sys.argv[1:]]))
     if as_json:
         parts = {"profile": profile_of(found.speculative).as_dict()} if profile else {}

@@ -49,8 +49,6 @@ def generate(
 
     before = () if system_prompt is None else ({"role": "system", "content": system_prompt},)
     engine = choice.open(model)
-    if engine.choice:
-        note(engine.choice)
     if request["generation_config"] and not {"temperature", "do_sample"} & {*request}:
         tell_sampling(engine.checkpoint_defaults)
     asked = Question((text,), before).prompt((), chat=not raw and has_chat_template(engine.tokenizer))
@@ -60,6 +58,8 @@ def generate(
         show_json({**_described(result, seconds), "lossy": lossy})
     else:
         show()
+        if engine.choice:
+            note(engine.choice)
         note(summary(result, seconds))
         for number, round in enumerate(result.explained or (), start=1):
             note(f"round {number}: {round.line}")

@@ -9,7 +9,7 @@ import pytest
 
 from forerun.cli.demo.demo import DEFAULT, KINDS, best_weights
 from forerun.cli.demo.measured import CARVED, FEW
-from forerun.engine.methods import DEFAULT_DRAFTER, DEFAULT_POLICY
+from forerun.engine.methods import DEFAULT_DRAFTER, policy_for
 
 from ..conftest import Ran
 
@@ -65,7 +65,7 @@ def test_a_slow_machine_repeats_less_and_says_that_this_tells_nothing(forerun: C
 
 
 def test_the_default_is_the_default_of_the_other_commands() -> None:
-    assert (DEFAULT.drafter, DEFAULT.policy) == (DEFAULT_DRAFTER, DEFAULT_POLICY)
+    assert (DEFAULT.drafter, DEFAULT.policy) == (DEFAULT_DRAFTER, policy_for(DEFAULT_DRAFTER, None))
 
 
 def test_on_a_processor_small_weights_are_the_fastest() -> None:

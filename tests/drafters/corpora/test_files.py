@@ -60,7 +60,7 @@ def test_a_corpus_without_a_token_is_not_built(tmp_path: Path, texts: list[list[
 
 @pytest.mark.parametrize("token", [-1, 50])
 def test_tokens_of_no_vocabulary_are_refused(tmp_path: Path, token: int) -> None:
-    with pytest.raises(ValueError, match=r"token ids must be in 0\.\.49"):
+    with pytest.raises(ValueError, match=rf"token ids must be in 0\.\.49, got {token}"):
         build_corpus([[1, token]], tmp_path / "corpus", ("abc", 50))
     assert list(tmp_path.iterdir()) == []
 

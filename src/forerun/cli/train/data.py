@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from contextlib import ExitStack, closing
 from pathlib import Path
 from time import perf_counter
@@ -21,6 +22,7 @@ from .lines import SkipBad, counting, skipped_as_dict, tell_skipped
 
 if TYPE_CHECKING:
     from ...core.identity import Identity
+    from ...jsonl import Skipped
     from ...train.data.states import StateStore
 
 Output = Annotated[Path, typer.Option("--output", "-o", help="The JSON lines file to add to.")]
@@ -119,36 +121,35 @@ def answers(
     unwanted = texts_of(exclude or ())
     check_lines(output)
     kept, skipped = _kept(layers, states), counting(skip_bad)
+    if endpoint and states is not None:
+        raise UnsupportedOption("a server tells no states: --states and --endpoint don't go together")
     with ExitStack() as stack:
         if endpoint:
-            if states is not None:
-                raise UnsupportedOption("a server tells no states: --states and --endpoint don't go together")
             server = Server(endpoint, served, in_flight, key_variable)
             made = answers_of(server, model, prompts, output, options, unwanted, skipped, given)
         else:
             engine = open_engine(model, PLAIN, given)
             store = None if states is None else stack.enter_context(closing(_store(states, kept, engine.identity)))
             made = answer(engine, prompts, output, options, unwanted, batch, store, skipped)
-        done, total, tokens = next(made)
-        tell_skipped(skipped)
-        known, begun = done, perf_counter()
-        note(f"{total} prompts, {known} of them answered before")
-        tick = stack.enter_context(progress("answering", total - known))
-        left_out = 0 if skipped is None else skipped.count
+        _end({**_watched(made, skipped), "file": str(output), **(skipped_as_dict(skipped) if as_json else {})}, as_json)
+
+
+def _watched(made: Iterator[tuple[int, int, int]], skipped: Skipped | None) -> dict[str, float | None]:
+    """Show the progress of answers; how many there are, and how fast they came."""
+    done, total, tokens = next(made)
+    tell_skipped(skipped)
+    known, begun = done, perf_counter()
+    note(f"{total} prompts, {known} of them answered before")
+    left_out = 0 if skipped is None else skipped.count
+    with progress("answering", total - known) as tick:
         for done, _, tokens in made:  # noqa: B007
             tick()
-        if skipped is not None and skipped.count > left_out:
-            tell_skipped(skipped)
+    if skipped is not None and skipped.count > left_out:
+        tell_skipped(skipped)
     seconds = perf_counter() - begun
-    about = {
-        "answers": done,
-        "new_answers": done - known,
-        "new_tokens": tokens,
-        "seconds": seconds,
-        "file": str(output),
-        **(skipped_as_dict(skipped) if as_json else {}),
-    }
-    _end({**about, "tokens_per_second": tokens / seconds if tokens else None}, as_json)
+    speed = tokens / seconds if tokens else None
+    counts = {"answers": done, "new_answers": done - known, "new_tokens": tokens}
+    return {**counts, "seconds": seconds, "tokens_per_second": speed}
 
 
 def _kept(layers: str, states: Path | None) -> tuple[int, ...]:

@@ -20,7 +20,7 @@ if TYPE_CHECKING:
 PANEL = "Endpoint"
 EndpointUrl = Annotated[
     str,
-    typer.Option("--endpoint", help="Ask this server: http://HOST:PORT[/v1].", rich_help_panel=PANEL),
+    typer.Option("--endpoint", help="Ask this server: http://HOST:PORT, with or without /v1.", rich_help_panel=PANEL),
 ]
 ServedModel = Annotated[
     str,

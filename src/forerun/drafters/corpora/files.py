@@ -93,8 +93,8 @@ def _shards(texts: Iterable[Sequence[int]], size: int, most: int) -> Iterator[ND
     shard, filled = np.empty(most, kind), 0
     for text in texts:
         tokens = np.asarray([*text, size] if len(text) else [], np.int64)
-        if len(tokens) and not (tokens[:-1].min(initial=0) >= 0 and tokens[:-1].max(initial=0) < size):
-            raise ValueError(f"token ids must be in 0..{size - 1}")
+        for wrong in tokens[:-1][(tokens[:-1] < 0) | (tokens[:-1] >= size)][:1]:
+            raise ValueError(f"token ids must be in 0..{size - 1}, got {wrong}")
         while len(tokens):
             taken = min(most - filled, len(tokens))
             shard[filled : filled + taken] = tokens[:taken]
