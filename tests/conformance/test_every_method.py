@@ -13,7 +13,7 @@ import torch
 from forerun import DRAFTERS, POLICIES, Engine, load
 from forerun.core.identity import Pair, identity_of
 from forerun.models.loading.load import Module
-from forerun.testing import save_tiny_classifier, save_tiny_head, tiny_model
+from forerun.testing import save_tiny_classifier, save_tiny_draft, save_tiny_head, tiny_model
 from forerun.train.data.examples import Example
 from forerun.train.distil.adapter import shape_like
 from forerun.train.distil.adapter_run import train_adapter
@@ -29,7 +29,7 @@ VARIANTS: dict[str, list[dict[str, Any]]] = {
     "lookup": [{}, {"max_ngram": 2, "min_ngram": 2}],
     "prediction": [{}],
     "suffix": [{}, {"least": 0.01, "history": 0}],
-    "draft_model": [{"model": "small"}, {"model": "itself"}],
+    "draft_model": [{"model": "small"}, {"model": "itself"}, {"model": "compact"}],
     "exit_adapter": [{"adapter": name} for name in ("state 2", "state+token 4")],
     "hybrid": [
         {"then": "self", "exit_layer": 2},
@@ -71,11 +71,18 @@ HEADS: dict[str, tuple[str, Callable[[Path, Pair], Path]]] = {
 }
 PLACE: list[Path] = []
 ADAPTERS: dict[str, str] = {}
+COMPACT: list[Path] = []
 
 
 @pytest.fixture(scope="module", autouse=True)
 def heads(tmp_path_factory: pytest.TempPathFactory) -> None:
     PLACE[:] = [tmp_path_factory.mktemp("heads")]
+
+
+@pytest.fixture(scope="module", autouse=True)
+def compact(tmp_path_factory: pytest.TempPathFactory) -> None:
+    """A draft of three of the target's layers, on the target's tables."""
+    COMPACT[:] = [save_tiny_draft(tmp_path_factory.mktemp("compact") / "draft", target(), (0, 1, 3))]
 
 
 @pytest.fixture(scope="module", autouse=True)
@@ -122,7 +129,7 @@ def policies() -> list[tuple[str, dict[str, Any]]]:
 
 
 def engine(drafter: str, options: dict[str, Any], policy: str, policy_options: dict[str, Any]) -> Engine:
-    given = {"model": models, "adapter": ADAPTERS.__getitem__}
+    given = {"model": lambda name: COMPACT[0] if name == "compact" else models(name), "adapter": ADAPTERS.__getitem__}
     built = {name: given[name](value) if name in given else value for name, value in options.items()}
     alone = load(target(), drafter=drafter, drafter_options=built)
     assert not alone.lossy, f"drafter {drafter!r} is lossy with {options}"
