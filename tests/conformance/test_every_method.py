@@ -14,7 +14,7 @@ from forerun import DRAFTERS, POLICIES, Engine, load
 from forerun.core.identity import Pair, identity_of
 from forerun.drafters.corpora.files import build_corpus
 from forerun.models.loading.load import Module
-from forerun.testing import save_tiny_classifier, save_tiny_head, tiny_model
+from forerun.testing import save_tiny_classifier, save_tiny_draft, save_tiny_head, tiny_model
 from forerun.train.data.examples import Example
 from forerun.train.distil.adapter import shape_like
 from forerun.train.distil.adapter_run import train_adapter
@@ -32,7 +32,7 @@ VARIANTS: dict[str, list[dict[str, Any]]] = {
     "suffix": [{}, {"least": 0.01, "history": 0}],
     "recycle": [{"min_confidence": 0.0, "budget": 12}, {"n": 1, "pairs": 0, "min_confidence": 0.01}],
     "corpus": [{"path": "texts"}, {"path": "texts", "least": 0.01}],
-    "draft_model": [{"model": "small"}, {"model": "itself"}],
+    "draft_model": [{"model": "small"}, {"model": "itself"}, {"model": "compact"}],
     "exit_adapter": [{"adapter": name} for name in ("state 2", "state+token 4")],
     "hybrid": [
         {"then": "self", "exit_layer": 2},
@@ -76,6 +76,7 @@ HEADS: dict[str, tuple[str, Callable[[Path, Pair], Path]]] = {
 PLACE: list[Path] = []
 CORPORA: dict[str, str] = {}
 ADAPTERS: dict[str, str] = {}
+COMPACT: list[Path] = []
 
 
 @pytest.fixture(scope="module", autouse=True)
@@ -91,6 +92,12 @@ def corpora(tmp_path_factory: pytest.TempPathFactory) -> None:
     wrong = [[*text[: -NEW // 2], 0, *text[-NEW // 2 + 1 :]] for text in texts]
     build_corpus([*texts, *wrong], place, ("", target().config.vocab_size))
     CORPORA["texts"] = str(place)
+
+
+@pytest.fixture(scope="module", autouse=True)
+def compact(tmp_path_factory: pytest.TempPathFactory) -> None:
+    """A draft of three of the target's layers, on the target's tables."""
+    COMPACT[:] = [save_tiny_draft(tmp_path_factory.mktemp("compact") / "draft", target(), (0, 1, 3))]
 
 
 @pytest.fixture(scope="module", autouse=True)
@@ -137,7 +144,12 @@ def policies() -> list[tuple[str, dict[str, Any]]]:
 
 
 def engine(drafter: str, options: dict[str, Any], policy: str, policy_options: dict[str, Any]) -> Engine:
-    given = {"model": models, "adapter": ADAPTERS.__getitem__, "path": CORPORA.__getitem__}
+    made = {"compact": COMPACT[0]}
+    given = {
+        "model": lambda name: made.get(name) or models(name),
+        "adapter": ADAPTERS.__getitem__,
+        "path": CORPORA.__getitem__,
+    }
     built = {name: given[name](value) if name in given else value for name, value in options.items()}
     alone = load(target(), drafter=drafter, drafter_options=built)
     assert not alone.lossy, f"drafter {drafter!r} is lossy with {options}"
