@@ -15,11 +15,13 @@ from torch import Tensor
 
 from ..errors import InvalidLogits
 from .choice import Chooser
-from .law import Categorical, Law, PointMass
+from .law import Categorical, Filtered, Law, PointMass
 from .values import Processor, Sampling
 
 # Among how many of the best tokens the edge of top-p is looked for before all are sorted.
 NUCLEUS = 512
+# Up to how many allowed tokens are looked at alone.
+FEW = 1024
 
 
 def law(
@@ -35,6 +37,8 @@ def law(
     prefix is read only if sampling.uses_history, chooser only if not. allowed: which tokens may follow, bool [V] or longer.
     Raises InvalidLogits on NaN and on a row that allows no token.
     """
+    if allowed is not None and not sampling.warpers and allowed.count_nonzero() <= FEW:
+        return _law_of_few(processed(logits, sampling, prefix, prompt_length), sampling, logits, allowed)
     scores = processed(logits, sampling, prefix, prompt_length, allowed)
     if chooser is not None and not sampling.uses_history:
         if sampling.temperature == 0:
@@ -85,6 +89,19 @@ def _law(scores: Tensor, sampling: Sampling, logits: Tensor) -> Law:
     if value == torch.inf:
         raise InvalidLogits("a logit is +inf, so the row has no softmax; check the model's dtype, or decode greedily")
     return Categorical(warped(scores, sampling).softmax(-1))
+
+
+def _law_of_few(scores: Tensor, sampling: Sampling, logits: Tensor, allowed: Tensor) -> Law:
+    """The law of processed scores [V] where few tokens are allowed, without running over the others again and again."""
+    tokens = allowed[: scores.shape[-1]].nonzero()[:, 0]
+    if not len(tokens):
+        _check(-torch.inf)
+    own = _law(scores[tokens.to(scores.device)], sampling, logits)
+    ids = tokens.tolist()
+    if isinstance(own, Categorical):
+        left = [(token, p) for token, p in zip(ids, own.probs.tolist(), strict=True) if p > 0]
+        own = Filtered([token for token, _ in left], [p for _, p in left])
+    return PointMass(ids[own.token]) if isinstance(own, PointMass) else own
 
 
 def _best(scores: Tensor) -> tuple[list[float], list[int]]:
