@@ -10,6 +10,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
+import numpy as np
 import torch
 from torch import Tensor
 
@@ -37,7 +38,7 @@ def law(
     prefix is read only if sampling.uses_history, chooser only if not. allowed: which tokens may follow, bool [V] or longer.
     Raises InvalidLogits on NaN and on a row that allows no token.
     """
-    if allowed is not None and not sampling.warpers and allowed.count_nonzero() <= FEW:
+    if allowed is not None and not sampling.warpers and np.count_nonzero(allowed.numpy()) <= FEW:
         return _law_of_few(processed(logits, sampling, prefix, prompt_length), sampling, logits, allowed)
     scores = processed(logits, sampling, prefix, prompt_length, allowed)
     if chooser is not None and not sampling.uses_history:
@@ -93,10 +94,10 @@ def _law(scores: Tensor, sampling: Sampling, logits: Tensor) -> Law:
 
 def _law_of_few(scores: Tensor, sampling: Sampling, logits: Tensor, allowed: Tensor) -> Law:
     """The law of processed scores [V] where few tokens are allowed, without running over the others again and again."""
-    tokens = allowed[: scores.shape[-1]].nonzero()[:, 0]
+    tokens = np.flatnonzero(allowed.numpy()[: scores.shape[-1]])
     if not len(tokens):
         _check(-torch.inf)
-    own = _law(scores[tokens.to(scores.device)], sampling, logits)
+    own = _law(scores[torch.from_numpy(tokens).to(scores.device)], sampling, logits)
     ids = tokens.tolist()
     if isinstance(own, Categorical):
         left = [(token, p) for token, p in zip(ids, own.probs.tolist(), strict=True) if p > 0]
@@ -130,8 +131,12 @@ def processed(
 
 def masked(scores: Tensor, allowed: Tensor) -> Tensor:
     """Scores [V] with -inf for the tokens that aren't allowed."""
-    # a draft's vocabulary may be the smaller one
-    return torch.where(allowed[: scores.shape[-1]].to(scores.device), scores, -torch.inf)
+    allowed = allowed[: scores.shape[-1]]  # a draft's vocabulary may be the smaller one
+    if scores.device.type != "cpu" or scores.dtype != torch.float32:
+        return torch.where(allowed.to(scores.device), scores, -torch.inf)
+    left = scores.detach().clone()  # numpy fills in a third of the time
+    np.copyto(left.numpy(), -np.inf, where=~allowed.numpy())
+    return left
 
 
 def _penalised(logits: Tensor, sampling: Sampling, prefix: Sequence[int], prompt_length: int) -> Tensor:
