@@ -15,7 +15,7 @@ from .law import Law, PointMass
 from .permitted import PermittedSteps
 from .policy import LengthPolicy
 from .sampling import greedy_tokens, law, masked
-from .values import ROOT, Context, Draft, Round, Step, Timing, UnusedWork, Verdict
+from .values import ROOT, Context, Draft, Pack, Round, Step, Timing, UnusedWork, Verdict
 from .verify import RowLaw, Rule, verify
 
 MOST_FAILED = 4  # NaN in the keys of a draft model stays there
@@ -58,6 +58,7 @@ async def decode(
                 [context.ids[-1], *draft.tokens], [ROOT, *(parent + 1 for parent in draft.parents)], drafter.taps
             )
             clock.lap("forward")
+            clock.pack = rows.pack
             verdict = _decide(draft, rows, context, clock, drafter.rule if given is None else None)
             target.keep([0, *(node + 1 for node in verdict.path)])
             clock.lap("keep")
@@ -124,7 +125,7 @@ def _finish(
         verdict=verdict,
         start=start,
         prefill=start == context.prompt_length,
-        timing=Timing(**clock.seconds),
+        timing=Timing(**clock.seconds, pack=clock.pack),
         logits=None if kept is None else kept[: len(tokens)],
         held_back=held_back,
         forced=forced,
@@ -142,7 +143,9 @@ def _rows_of(verdict: Verdict, logits: Tensor, context: Context) -> Tensor:
 
 @final
 class _Clock:
-    """A stopwatch with named laps."""
+    """A stopwatch with named laps. pack: the forward that the round shared."""
+
+    pack: Pack | None = None
 
     def __init__(self) -> None:
         self.seconds: dict[str, float] = {}

@@ -9,10 +9,12 @@ along with other requests' forwards, and nobody waits for them.
 from __future__ import annotations
 
 from collections.abc import AsyncGenerator, Coroutine, Hashable, Iterator
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
+from time import perf_counter
 from typing import Generic, TypeVar, final
 
 from .forward import Request, Rows
+from .values import Pack
 
 K = TypeVar("K", bound=Hashable)
 T = TypeVar("T")
@@ -197,6 +199,7 @@ class Batch(Generic[K, T]):
         requests = [task.request for task in tasks if task.request is not None]
         if not requests:
             return
+        begun = perf_counter()
         try:
             answers: list[Rows | Exception] = [*requests[0].runner.execute(requests)]
         except Exception as error:
@@ -205,10 +208,17 @@ class Batch(Generic[K, T]):
                     self._execute([task])
                 return
             answers = [error]
+        pack = _pack(requests, perf_counter() - begun) if len(requests) > 1 else None
         for task, answer in zip(tasks, answers, strict=True):
-            task.request, task.answer = None, answer
             if isinstance(answer, Rows):
                 task.native += answer.native
+                answer = answer if pack is None else replace(answer, pack=pack)
+            task.request, task.answer = None, answer
+
+
+def _pack(requests: list[Request], seconds: float) -> Pack:
+    rows = sum(len(request.tokens) for request in requests)
+    return Pack(len(requests), rows, seconds, any(request.reads for request in requests))
 
 
 def drive(source: AsyncGenerator[T]) -> Iterator[T]:

@@ -11,6 +11,7 @@ from typing import Any, Protocol
 from torch import Tensor
 
 from .choice import Chooser
+from .values import Pack
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -18,8 +19,9 @@ class Rows:
     """The results of a forward for the wanted rows of one request, in order.
 
     logits [n, V]; hidden [n, D], the input of the output head; taps: layer -> [n_all, D], of all rows. seconds: from the
-    request to these rows. native: of the whole packed forward, the seconds inside native code. chooser: who reads these
-    logits faster than torch's operations, if anyone.
+    request to these rows, in a pack its part by rows. native: of the whole packed forward, the seconds inside native code.
+    chooser: who reads these logits faster than torch's operations, if anyone. pack: what they were computed with, None if
+    alone.
     """
 
     logits: Tensor
@@ -28,6 +30,7 @@ class Rows:
     seconds: float = 0.0
     native: float = 0.0
     chooser: Chooser | None = None
+    pack: Pack | None = None
 
 
 class Executor(Protocol):
@@ -51,6 +54,9 @@ class Request(Protocol):
 
     @property
     def packs_with(self) -> Hashable: ...
+
+    @property
+    def tokens(self) -> Series[int]: ...
 
     @property
     def reads(self) -> int: ...

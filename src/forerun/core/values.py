@@ -132,11 +132,21 @@ class Verdict:
 
 
 @dataclass(frozen=True, slots=True)
+class Pack:
+    """A forward that several requests shared: the rows of all, its seconds, and whether it read a long text as well."""
+
+    requests: int
+    rows: int
+    seconds: float
+    reading: bool = False
+
+
+@dataclass(frozen=True, slots=True)
 class Timing:
     """The wall-clock seconds of a round by part; in a batch, forward includes waiting for the others.
 
     draft: making the draft; draft_forward: the drafter's forwards in it. forward: the target's. decide: laws and
-    acceptance; law: the laws in it. keep: committing the accepted rows.
+    acceptance; law: the laws in it. keep: committing the accepted rows. pack: the forward that it shared, if it did.
     """
 
     draft: float = 0.0
@@ -145,6 +155,7 @@ class Timing:
     law: float = 0.0
     decide: float = 0.0
     keep: float = 0.0
+    pack: Pack | None = None
 
     @property
     def verify(self) -> float:

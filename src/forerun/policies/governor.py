@@ -22,6 +22,7 @@ from typing import Any, final
 from ..core.policy import LengthPolicy
 from ..core.values import Round, Step
 from .base import POLICIES, PolicyFactory
+from .pack_costs import PackCosts, draft_seconds
 from .wrapping import Wrapping, inner_policy
 
 MEASURED_FIRST, NEWEST = 3, 15  # plain rounds
@@ -41,6 +42,7 @@ class LossAccount:
         self._loss = loss
         self._credit = credit
         self._plain: deque[float] = deque(maxlen=NEWEST)
+        self._packs = PackCosts()
         self._expected = 0.0  # gain of a drafted round
         self._drafted = 0  # rounds since the last plain one
         self._rest = SHORTEST_REST
@@ -50,7 +52,8 @@ class LossAccount:
     @property
     def holds_back(self) -> bool:
         """Whether the next round should be plain."""
-        if len(self._plain) < MEASURED_FIRST or self._drafted >= MEASURE_AGAIN:
+        known = self._packs.known if self._packs.shared else len(self._plain)
+        if known < MEASURED_FIRST or self._drafted >= MEASURE_AGAIN:
             return True
         if self._rested is None or self._probe is not None:
             return False
@@ -58,15 +61,19 @@ class LossAccount:
         return self._rested < self._rest or self._credit < price
 
     def learn(self, round: Round) -> None:
-        seconds = round.timing.draft + round.timing.verify
-        if seconds <= 0:  # a round that nobody timed
+        if round.timing.verify <= 0 or not self._packs.learn(round):  # a round that nobody timed
             return
+        seconds = round.timing.draft + round.timing.verify
         if round.held_back:
-            self._plain.append(seconds)
+            if not self._packs.shared:
+                self._plain.append(seconds)
             self._drafted = 0
             self._put(self._loss * len(round.tokens))
             if self._rested is not None and self._probe is None:
                 self._rested += 1
+        elif self._packs.shared:
+            seconds = draft_seconds(round) + self._packs.verify(len(round.draft) + 1)
+            self._judge(len(round.tokens), seconds / self._packs.verify(1))
         elif self._plain:
             self._judge(len(round.tokens), seconds / median(self._plain))
 

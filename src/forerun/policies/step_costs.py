@@ -2,24 +2,25 @@
 
 Measured: medians of the newest rounds, a draft step by whether it has a row of logits (a forward) or none (lookup), a
 verification by its rows. Row counts that were rarely or never seen are estimated with a straight line through the others.
+In a batch, what counts is the request's part of everyone's time (pack_costs.py).
 """
 
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
 from collections import deque
-from collections.abc import Callable, Mapping
-from dataclasses import dataclass
+from collections.abc import Callable
 from statistics import median
 from typing import final
 
 from ..core.cost import Cost
 from ..core.values import Round
+from .lines import FIRST_SLOPE, Line, line_through
+from .pack_costs import PackCosts, draft_seconds
 
 NEWEST = 32
 LINE_WORTH = 3.0  # the line counts as so many rounds of a row count
 # before anything was measured, in verifications of one row
-FIRST_SLOPE, SLOPE_WORTH = 0.05, 4.0
 FIRST_STEP = {True: 0.15, False: 0.001}
 
 
@@ -62,19 +63,6 @@ class GivenStepCosts(StepCosts):
         return self._verify(rows)
 
 
-@dataclass(frozen=True, slots=True)
-class Line:
-    """y by x: a straight line through (mid_x, mid_y), nowhere below least."""
-
-    mid_x: float
-    mid_y: float
-    slope: float
-    least: float
-
-    def at(self, x: int) -> float:
-        return max(self.mid_y + self.slope * (x - self.mid_x), self.least)
-
-
 @final
 class MeasuredStepCosts(StepCosts):
     """Learnt from Round.timing; the unit is a second."""
@@ -87,6 +75,7 @@ class MeasuredStepCosts(StepCosts):
         self._line: Line | None = None
         self._step: dict[bool, float] = {}
         self._verify: dict[int, float] = {}
+        self._packs = PackCosts()
 
     def step(self, has_row: bool) -> float:
         if has_row not in self._step:
@@ -95,6 +84,8 @@ class MeasuredStepCosts(StepCosts):
         return self._step[has_row]
 
     def verify(self, rows: int) -> float:
+        if self._packs.shared and self._packs.known:
+            return self._packs.verify(rows)
         if not self._rounds:
             return 1.0
         if rows not in self._verify:
@@ -114,13 +105,15 @@ class MeasuredStepCosts(StepCosts):
         if round.timing.verify <= 0:  # a round that nobody timed
             return
         if steps:
-            self._steps.setdefault(has_row, deque(maxlen=NEWEST)).append(round.timing.draft / steps)
+            self._steps.setdefault(has_row, deque(maxlen=NEWEST)).append(draft_seconds(round) / steps)
+        self._step.clear()
+        if not self._packs.learn(round) or self._packs.shared:
+            return
         rows = len(round.draft) + 1
         seen = self._rounds.setdefault(rows, deque(maxlen=NEWEST))
         seen.append(round.timing.verify)
         self._points[rows] = median(seen), float(len(seen))
         self._line = None
-        self._step.clear()
         self._verify.clear()
 
     def _estimate(self, rows: int) -> float:
@@ -133,15 +126,3 @@ class MeasuredStepCosts(StepCosts):
 def given_costs(target: Cost, draft_ms: float, prefix: float | None = None) -> GivenStepCosts:
     """The costs of a measured cost curve, in milliseconds."""
     return GivenStepCosts(draft_ms, lambda rows: target.ms(rows, prefix))
-
-
-def line_through(points: Mapping[int, tuple[float, float]]) -> Line:
-    """The line through x -> (y, weight) with the least squares; it never falls."""
-    total = sum(weight for _, weight in points.values())
-    mid_x = sum(at * weight for at, (_, weight) in points.items()) / total
-    mid_y = sum(y * weight for y, weight in points.values()) / total
-    spread = sum(weight * (at - mid_x) ** 2 for at, (_, weight) in points.items())
-    rise = sum(weight * (at - mid_x) * (y - mid_y) for at, (y, weight) in points.items())
-    expected = FIRST_SLOPE * mid_y / (1 + FIRST_SLOPE * (mid_x - 1))
-    slope = max((rise + SLOPE_WORTH * expected) / (spread + SLOPE_WORTH), 0.0)
-    return Line(mid_x, mid_y, slope, min(y for y, _ in points.values()) / 2)

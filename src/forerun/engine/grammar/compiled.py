@@ -17,6 +17,7 @@ from .matching import Matching
 from .source import GrammarSource
 
 KEPT = 32  # compiled grammars
+FUEL = 100_000  # for the first step, which a regular expression of nested repetitions can make take half a minute
 STATES = 50_000  # of a lexer, one to two kilobytes each
 # JSON as Python's json.dumps writes it; a schema's "x-guidance" says otherwise
 JSON_STYLE = {"whitespace_flexible": False, "item_separator": ", ", "key_separator": ": "}
@@ -54,7 +55,7 @@ class Grammars:
         llguidance = _imported()
         if self._tables is None:
             self._tables = _tables(llguidance, self._tokenizer, self._vocab_size, ends)
-        limits = llguidance.LLParserLimits(max_lexer_states=STATES, verbose_errors=False)
+        limits = llguidance.LLParserLimits(max_lexer_states=STATES, initial_lexer_fuel=FUEL, verbose_errors=False)
         try:
             text = _in_llguidances_form(llguidance.LLMatcher, source)
         except ValueError as error:

@@ -153,7 +153,9 @@ class Sequence:
         exits = None if exit_layer is None else rows.taps[exit_layer]
         for place, (token, parent) in enumerate(zip(tokens, parents, strict=True)):
             self._rows.append(_Row(token, parent, depths[first + place], plan, exits, place, taps))
-        return Rows(rows.logits, rows.hidden, rows.taps, seconds, rows.native, rows.chooser)
+        if (pack := rows.pack) is not None:
+            seconds = pack.seconds * len(tokens) / pack.rows
+        return Rows(rows.logits, rows.hidden, rows.taps, seconds, rows.native, rows.chooser, rows.pack)
 
     def _depths(self, tokens: Series[int], parents: Series[int]) -> list[int]:
         """Positions after the prefix, of the scratch rows and of the new ones."""
