@@ -169,6 +169,24 @@ def test_a_forced_call_can_not_follow_another_form(hermes: openai.OpenAI) -> Non
         hermes.chat.completions.create(**ASKED, tool_choice="required", response_format={"type": "json_object"})
 
 
+def test_langchain_reads_the_calls(hermes: openai.OpenAI, monkeypatch: pytest.MonkeyPatch) -> None:
+    langchain = pytest.importorskip("langchain_openai")
+    write(monkeypatch, engine("<tool_call>").tokenizer, TWO)
+    model = langchain.ChatOpenAI(base_url=str(hermes.base_url), api_key="none", model=NAME, temperature=0)
+    answer = model.bind_tools(TOOLS).invoke("hi")
+    streamed_answer = None
+    for chunk in model.bind_tools(TOOLS).stream("hi"):
+        streamed_answer = chunk if streamed_answer is None else streamed_answer + chunk
+
+    for one in (answer, streamed_answer):
+        assert one is not None
+        assert [(call["name"], call["args"]) for call in one.tool_calls] == [
+            ("weather", {"city": "Paris"}),
+            ("now", {}),
+        ]
+        assert one.content == "So:"
+
+
 def test_speculation_changes_no_call(hermes: openai.OpenAI, monkeypatch: pytest.MonkeyPatch) -> None:
     write(monkeypatch, engine("<tool_call>").tokenizer, TWO)
 
