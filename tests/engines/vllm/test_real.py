@@ -1,0 +1,86 @@
+"""The proposer inside vLLM itself: FORERUN_VLLM_PYTHON=PATH names a Python that has it; it runs there on a tiny model."""
+
+from __future__ import annotations
+
+import json
+import os
+import subprocess
+from collections import Counter
+from pathlib import Path
+from typing import Any
+
+import pytest
+import torch
+from transformers import LlamaConfig, LlamaForCausalLM
+
+import forerun
+
+from .real_vllm import VOCABULARY
+
+PYTHON = os.environ.get("FORERUN_VLLM_PYTHON", "")
+pytestmark = pytest.mark.skipif(not PYTHON, reason="FORERUN_VLLM_PYTHON names no Python that has vLLM")
+
+
+@pytest.fixture(scope="module")
+def model() -> LlamaForCausalLM:
+    torch.manual_seed(0)
+    shape: dict[str, Any] = {
+        "hidden_size": 128,
+        "intermediate_size": 128,
+        "num_hidden_layers": 2,
+        "num_attention_heads": 4,
+        "num_key_value_heads": 2,
+        "max_position_embeddings": 256,
+    }
+    made = LlamaForCausalLM(LlamaConfig(vocab_size=VOCABULARY, eos_token_id=2, bos_token_id=1, **shape))
+    made.lm_head.weight.data.mul_(6)
+    return made.eval()
+
+
+@pytest.fixture(scope="module")
+def told(model: LlamaForCausalLM, tmp_path_factory: pytest.TempPathFactory) -> dict[str, Any]:
+    folder = tmp_path_factory.mktemp("model")
+    model.save_pretrained(folder)
+    source = str(Path(forerun.__file__).parents[1])
+    subprocess.run(
+        [PYTHON, str(Path(__file__).with_name("real_vllm.py")), str(folder), str(folder / "told.json")],
+        env={**os.environ, "PYTHONPATH": source},
+        check=True,
+    )
+    found: dict[str, Any] = json.loads((folder / "told.json").read_text())
+    return found
+
+
+def test_greedy_answers_equal_those_without_drafts(told: dict[str, Any]) -> None:
+    assert told["with_drafts"] == told["plain"]
+    assert told["greedy"]["accepted"] > 20
+
+
+def test_draws_follow_the_law_of_the_model(told: dict[str, Any], model: LlamaForCausalLM) -> None:
+    """The second token, for which lookup always has a draft: chi-square against the model's exact law of it."""
+    from scipy.stats import chisquare
+
+    prompt = list(range(3, VOCABULARY))
+    with torch.no_grad():
+        first = model(torch.tensor([prompt])).logits[0, -1].softmax(-1)
+        after = model(torch.tensor([[*prompt, token] for token in range(VOCABULARY)])).logits[:, -1].softmax(-1)
+    law = (first @ after).double()
+    seen = Counter(draw[1] for draw in told["draws"])
+    count = len(told["draws"])
+    likely = [token for token in range(VOCABULARY) if law[token] * count >= 5]
+    observed = [seen[token] for token in likely] + [count - sum(seen[token] for token in likely)]
+    rest = 1 - float(law[likely].sum())
+    expected = [float(law[token]) * count for token in likely] + [rest * count]
+
+    assert told["draws_drafted"] > count
+    assert told["draws_accepted"] > 20
+    assert len(likely) > 8
+    assert chisquare(observed, [value * count / sum(expected) for value in expected]).pvalue > 1e-3
+
+
+def test_200_requests_with_aborts_and_preemption_end_and_leave_nothing(told: dict[str, Any]) -> None:
+    assert told["crowd"]["aborted"] > 3
+    assert told["crowd"]["finished"] + told["crowd"]["aborted"] == 200
+    assert told["in_flight"] <= 16
+    assert told["most_in_flight"] <= 5 * 16
+    assert not told["failed"]
