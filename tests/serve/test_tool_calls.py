@@ -136,6 +136,57 @@ def test_where_nothing_may_be_called_the_text_is_text(mistral: openai.OpenAI, mo
     assert whole(mistral, tool_choice="none") == (MISTRAL.removeprefix(MARK), [], "stop")
 
 
+UNIT = {
+    "type": "object",
+    "properties": {"unit": {"enum": ["C", "F"]}},
+    "required": ["unit"],
+    "additionalProperties": False,
+}
+FORCED = [{"type": "function", "function": {"name": name, "parameters": UNIT}} for name in ("heat", "cool")]
+
+
+@pytest.mark.parametrize(
+    ("choice", "names"),
+    [("required", {"heat", "cool"}), ({"type": "function", "function": {"name": "cool"}}, {"cool"})],
+    ids=["required", "named"],
+)
+def test_a_call_can_be_forced(mistral: openai.OpenAI, choice: Any, names: set[str]) -> None:
+    content, calls, reason, _ = streamed(mistral, tools=FORCED, tool_choice=choice)
+
+    assert whole(mistral, tools=FORCED, tool_choice=choice) == (
+        None,
+        [(call["name"], call["arguments"]) for call in calls],
+        "tool_calls",
+    )
+    assert (content, reason, len(calls)) == ("", "tool_calls", 1)
+    assert calls[0]["name"] in names
+    assert json.loads(calls[0]["arguments"])["unit"] in ("C", "F")
+    assert len(calls[0]["id"]) == 9  # as the model's own template wants it
+
+
+def test_a_forced_call_can_not_follow_another_form(hermes: openai.OpenAI) -> None:
+    with pytest.raises(openai.BadRequestError, match="not both"):
+        hermes.chat.completions.create(**ASKED, tool_choice="required", response_format={"type": "json_object"})
+
+
+def test_langchain_reads_the_calls(hermes: openai.OpenAI, monkeypatch: pytest.MonkeyPatch) -> None:
+    langchain = pytest.importorskip("langchain_openai")
+    write(monkeypatch, engine("<tool_call>").tokenizer, TWO)
+    model = langchain.ChatOpenAI(base_url=str(hermes.base_url), api_key="none", model=NAME, temperature=0)
+    answer = model.bind_tools(TOOLS).invoke("hi")
+    streamed_answer = None
+    for chunk in model.bind_tools(TOOLS).stream("hi"):
+        streamed_answer = chunk if streamed_answer is None else streamed_answer + chunk
+
+    for one in (answer, streamed_answer):
+        assert one is not None
+        assert [(call["name"], call["args"]) for call in one.tool_calls] == [
+            ("weather", {"city": "Paris"}),
+            ("now", {}),
+        ]
+        assert one.content == "So:"
+
+
 def test_speculation_changes_no_call(hermes: openai.OpenAI, monkeypatch: pytest.MonkeyPatch) -> None:
     write(monkeypatch, engine("<tool_call>").tokenizer, TWO)
 
@@ -165,7 +216,6 @@ def test_tools_and_earlier_calls_reach_the_template(hermes: openai.OpenAI, monke
     [
         ({"tools": [{"type": "web_search"}]}, "tools", "must be an object of type"),
         ({"tool_choice": "always"}, "tool_choice", "tool_choice must be"),
-        ({"tool_choice": "required"}, "tool_choice", "can't force a call"),
         (
             {"tool_choice": {"type": "function", "function": {"name": "add"}}},
             "tool_choice",

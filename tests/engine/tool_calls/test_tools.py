@@ -7,6 +7,8 @@ from typing import Any
 
 import jsonschema
 import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
 
 from forerun.engine.tool_calls.tools import tools_of
 from forerun.errors import UnsupportedOption
@@ -65,6 +67,7 @@ def test_what_must_be_called_is_a_schema_of_its_name_and_arguments() -> None:
         ([function(7)], None, "tools[0].function.name must be 1 to 64 letters"),
         ([function("a", description=3)], None, "tools[0].function.description must be text, got 3"),
         ([function("a", parameters="x")], None, "tools[0].function.parameters must be a JSON schema, got 'x'"),
+        ([function(f"f{n}") for n in range(129)], None, "tools must hold at most 128 functions, got 129"),
         ([function("a"), function("a")], None, "tools holds two functions named 'a'"),
         (TOOLS, "always", "tool_choice must be 'none', 'auto', 'required' or {"),
         (TOOLS, {"type": "function"}, "tool_choice must be"),
@@ -74,6 +77,29 @@ def test_what_must_be_called_is_a_schema_of_its_name_and_arguments() -> None:
 def test_what_is_no_function_or_no_choice_is_one_sentence_with_its_place(tools: Any, choice: Any, message: str) -> None:
     with pytest.raises(ValueError, match=re.escape(message)):
         tools_of(tools, choice)
+
+
+KEYS = st.sampled_from(["type", "function", "name", "parameters", "description"])
+ANYTHING = st.recursive(
+    st.none()
+    | st.booleans()
+    | st.integers()
+    | st.sampled_from(["function", "weather", "auto", "required", "none", ""]),
+    lambda inner: st.lists(inner, max_size=3) | st.dictionaries(KEYS, inner, max_size=4),
+    max_leaves=8,
+)
+
+
+@settings(max_examples=100, deadline=None)
+@given(ANYTHING, ANYTHING)
+def test_whatever_comes_is_tools_or_a_value_error(tools: Any, choice: Any) -> None:
+    for given_tools in (tools, [tools], [*TOOLS, tools], TOOLS):
+        try:
+            found = tools_of(given_tools, choice)
+            told = "tools" if found is None or found.schema() else ""
+        except ValueError as error:
+            told = str(error)
+        assert told.startswith(("tools", "tool_choice"))
 
 
 @pytest.mark.parametrize(

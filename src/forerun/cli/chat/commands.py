@@ -33,11 +33,11 @@ def command_of(line: str, talk: Conversation) -> bool:
 
 
 def _tell(talk: Conversation) -> None:
-    rows = [_row(name, talk.totals[kind]) for kind, name in ((True, "with drafts"), (False, "plain"))]
+    rows = [_row(name, talk.totals[kind]) for kind, name in ((True, "drafting"), (False, "plain"))]
     if not any(total.answers for total in talk.totals.values()):
         note("nothing was answered yet")
         return
-    show_table(("", "answers", "tokens", "tokens/s", "tokens/round", "accepted", "of drafted"), rows)
+    show_table(("", "answers", "tokens", "tokens/s", "per round", "accepted", "drafted"), rows)
 
 
 def _row(name: str, total: Total) -> tuple[str, ...]:

@@ -26,6 +26,7 @@ def lines() -> Iterator[str]:
         try:
             yield input(PROMPT)
         except EOFError:
+            note("")  # what follows stands on a line of its own
             return
         except KeyboardInterrupt:
             note(f"\n{LEAVING}")

@@ -11,6 +11,7 @@ from ...errors import UnsupportedOption
 
 NAME = re.compile(r"[A-Za-z0-9_.-]{1,64}")
 CHOICES = ("none", "auto", "required")
+MOST = 128  # functions, as OpenAI has it
 
 
 @dataclass(frozen=True, slots=True)
@@ -51,6 +52,8 @@ def _listed(tools: Any) -> Sequence[Any]:
         return ()
     if not isinstance(tools, list | tuple):
         raise ValueError(f"tools must be a list of functions, got {type(tools).__name__}")
+    if len(tools) > MOST:
+        raise ValueError(f"tools must hold at most {MOST} functions, got {len(tools)}")
     return tools
 
 

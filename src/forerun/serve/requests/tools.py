@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
 from ...engine.tool_calls.forms import LLAMA, ToolForm, form_of, template_of
@@ -33,7 +33,7 @@ def offer_of(chat: ChatRequest, tokenizer: Any) -> Offer | None:
     except ValueError as error:
         raise invalid(str(error), "tools") from error
     if tools.must:  # the text is a call as a grammar has it, whatever the model's own form is
-        return Offer(tools, LLAMA, (), parallel=False)
+        return Offer(tools, replace(LLAMA, id_length=form.id_length), (), parallel=False)
     return Offer(tools, form, form.hidden_marks(tokenizer), chat.parallel_tool_calls is not False)
 
 
