@@ -14,7 +14,7 @@ from ..engine.in_flight import Job
 from .answers.answering import Answering
 from .answers.logprobs import TokenTexts
 from .metrics import Metrics
-from .refusal import Refusal, invalid, of_value
+from .refusal import Refusal, invalid, of_value, shutting_down
 from .requests.fields import GenerationFields
 from .requests.options import options_of, seeds
 from .settings import Settings
@@ -45,6 +45,7 @@ class Service:
         self.engines = EngineThread(settings.most_running, settings.most_waiting, rows, self._tell, self._follow)
         self.metrics = Metrics(settings.name, lambda: self.engines.running, lambda: self.engines.waiting)
         self._preparing = ThreadPoolExecutor(2, thread_name_prefix="forerun-prepare")
+        self._closing = False
         self._loop: asyncio.AbstractEventLoop | None = None
 
     def start(self) -> None:
@@ -54,6 +55,7 @@ class Service:
 
     async def close(self, seconds: float = 0.0) -> None:
         """Let the answers end within so many seconds, then end them."""
+        self._closing = True
         await asyncio.to_thread(self.engines.close, seconds)
         self._preparing.shutdown(wait=False, cancel_futures=True)
 
@@ -68,6 +70,8 @@ class Service:
 
     async def aside(self, work: Callable[[], T]) -> T:
         """Run what takes time away from the event loop. Raises Refusal for what the engine refuses."""
+        if self._closing:
+            raise shutting_down()
         return await asyncio.get_running_loop().run_in_executor(self._preparing, work)
 
     async def ask(
