@@ -96,8 +96,7 @@ class Cascade(Drafter):
             bucket = _bucket(first)
             found: Beginning | None = Beginning(number, bucket, first, rest)
             promised = self._gain(number, bucket)
-            # what was computed is paid for already
-            if due or promised > gain or (self._computes[number] and best is None):
+            if due or best is None or promised > gain:
                 found, best, gain = best, found, promised
             if found is not None:
                 self.unused += UnusedWork(found.first.counts, found.first.forward_seconds)
@@ -174,7 +173,7 @@ class Cascade(Drafter):
 
 
 def cascade_of(makers: Series[DrafterFactory], names: Series[str]) -> Learning[Any, Drafter]:
-    """A factory of cascades of the drafters that these make; of a single one it decides when it drafts."""
+    """A factory of cascades of the drafters that these make."""
     promises = Promises()
     learned = {"promises": promises, **joined(**dict(zip(names, makers, strict=True)))}
     return Learning(lambda target: Cascade([make(target) for make in makers], names, promises), learned)
