@@ -64,7 +64,7 @@ class Cascade(Drafter):
     async def draft(self, context: Context) -> AsyncGenerator[Step]:
         self.unused, self._chosen, self.drafted_by = UnusedWork(), None, ""
         self._idle = [rounds + 1 for rounds in self._idle]
-        asked: list[AsyncGenerator[Step]] = []
+        asked: dict[int, AsyncGenerator[Step]] = {}
         try:
             best = await self._best(context, asked)
             if best is None:
@@ -74,12 +74,12 @@ class Cascade(Drafter):
             yield best.first
             async for step in best.rest:
                 yield step
-            self.unused += self._drafters[best.number].unused
         finally:
-            for source in asked:
+            for number, source in asked.items():
                 await source.aclose()
+                self.unused += self._drafters[number].unused
 
-    async def _best(self, context: Context, asked: list[AsyncGenerator[Step]]) -> Beginning | None:
+    async def _best(self, context: Context, asked: dict[int, AsyncGenerator[Step]]) -> Beginning | None:
         best: Beginning | None = None
         gain = self._least
         for number, drafter in enumerate(self._drafters):
@@ -87,11 +87,9 @@ class Cascade(Drafter):
             wanted = due or not self._computes[number] or self._gain(number) - self._reading(number, context) > gain
             if not wanted or (best is not None and self._promises is None):
                 continue
-            rest = drafter.draft(context)
-            asked.append(rest)
+            rest = asked[number] = drafter.draft(context)
             first = await anext(rest, None)
             if first is None:
-                self.unused += drafter.unused
                 continue
             bucket = _bucket(first)
             found: Beginning | None = Beginning(number, bucket, first, rest)
