@@ -47,17 +47,17 @@ def drafts(monkeypatch: pytest.MonkeyPatch) -> list[Any]:
     return found
 
 
-def built(engine: Engine, **options: Any) -> tuple[Cascade, Learning[Any, Any]]:
+def built(engine: Engine, **options: Any) -> tuple[tuple[str, ...], Learning[Any, Any]]:
+    """The names of its drafters, and the factory."""
     made = engine.using("auto", drafter_options=options).drafter
     assert isinstance(made, Learning)
     drafter = made(engine._parts.target.acquire())
-    assert isinstance(drafter, Cascade)
-    return drafter, made
+    return drafter._names if isinstance(drafter, Cascade) else (drafter.drafted_by,), made
 
 
 def test_without_a_trained_draft_it_copies_and_says_so(plain: Engine, drafts: list[Any]) -> None:
-    drafter, made = built(plain)
-    assert drafter._names == ("suffix",)
+    names, made = built(plain)
+    assert names == ("suffix",)
     assert made.choice == "auto: suffix; no trained draft is known for this model"
     assert made.keep_as == "suffix"
 
@@ -66,8 +66,8 @@ def test_a_draft_that_was_trained_for_the_model_is_the_second_choice(
     plain: Engine, drafts: list[Any], small: Path
 ) -> None:
     drafts += [known("best", small), known("other", small)]
-    drafter, made = built(plain)
-    assert drafter._names == ("suffix", "draft_model")
+    names, made = built(plain)
+    assert names == ("suffix", "draft_model")
     assert made.choice == "auto: suffix, then draft_model; the draft best was trained for this model"
     assert made.keep_as == "suffix draft_model best"
     assert any(name.startswith("suffix") for name in made.learned)
@@ -94,8 +94,8 @@ def test_it_can_be_told_to_use_no_trained_draft_and_to_keep_nothing(
     plain: Engine, drafts: list[Any], small: Path
 ) -> None:
     drafts.append(known("best", small))
-    drafter, made = built(plain, trained=False, keep=False)
-    assert drafter._names == ("suffix",)
+    names, made = built(plain, trained=False, keep=False)
+    assert names == ("suffix",)
     assert made.choice == "auto: suffix; no trained draft is wanted"
     assert made.keep_as == ""
 

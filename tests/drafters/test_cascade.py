@@ -125,7 +125,7 @@ def test_one_that_costs_more_than_it_promises_is_not_asked_but_now_and_then() ->
 
 
 def test_where_no_draft_is_worth_its_time_none_is_made_but_now_and_then() -> None:
-    only, never = Scripted(4, 5), Scripted()
+    only, never = Scripted(4, 5, reads=0), Scripted()
     cascade = cascade_of(only, never)
     finish(cascade, [], 0, 1.0)
     lengths = []
@@ -138,7 +138,7 @@ def test_where_no_draft_is_worth_its_time_none_is_made_but_now_and_then() -> Non
 
 
 def test_it_drafts_again_where_drafts_have_become_worth_it() -> None:
-    only = Scripted(4, 5)
+    only = Scripted(4, 5, reads=0)
     cascade = cascade_of(only, Scripted())
     taken = {True: 1.5, False: 1.0}
     finish(cascade, [], 0, 1.0)

@@ -8,7 +8,7 @@ from __future__ import annotations
 from typing import Any
 
 from ..core.drafter import Drafter
-from ..core.learned import Learning
+from ..core.learned import Learning, learned_by
 from ..errors import ForerunError
 from ..models.files.known_drafts import KnownDraft, known_drafts
 from .base import DRAFTERS, DrafterFactory, Parts
@@ -29,9 +29,17 @@ def build(parts: Parts, *, trained: bool = True, keep: bool = True) -> Learning[
     name = ""
     if draft is not None:
         name, makers[TRAINED] = draft
+    choice, kept_as = f"auto: {', then '.join(makers)}; {why}", " ".join([*makers, name]).strip() if keep else ""
+    if len(makers) == 1:
+        copying = makers[COPYING]
+        return Learning(lambda target: _named(copying(target)), learned_by(copying), choice, kept_as)
     made = cascade_of(list(makers.values()), list(makers))
-    kept_as = " ".join([*makers, name]).strip() if keep else ""
-    return Learning(made.make, made.learned, f"auto: {', then '.join(makers)}; {why}", kept_as)
+    return Learning(made.make, made.learned, choice, kept_as)
+
+
+def _named(copying: Drafter) -> Drafter:
+    copying.drafted_by = COPYING
+    return copying
 
 
 def _trained_draft(parts: Parts) -> tuple[tuple[str, DrafterFactory] | None, str]:

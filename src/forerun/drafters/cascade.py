@@ -64,7 +64,7 @@ class Cascade(Drafter):
     async def draft(self, context: Context) -> AsyncGenerator[Step]:
         self.unused, self._chosen, self.drafted_by = UnusedWork(), None, ""
         self._idle = [rounds + 1 for rounds in self._idle]
-        asked: list[tuple[Drafter, AsyncGenerator[Step]]] = []
+        asked: dict[int, AsyncGenerator[Step]] = {}
         try:
             best = await self._best(context, asked)
             if best is None:
@@ -75,12 +75,11 @@ class Cascade(Drafter):
             async for step in best.rest:
                 yield step
         finally:
-            for _, source in asked:
+            for number, source in asked.items():
                 await source.aclose()
-            # what they computed ahead is known once their drafts are closed
-            self.unused = sum((drafter.unused for drafter, _ in asked), self.unused)
+                self.unused += self._drafters[number].unused
 
-    async def _best(self, context: Context, asked: list[tuple[Drafter, AsyncGenerator[Step]]]) -> Beginning | None:
+    async def _best(self, context: Context, asked: dict[int, AsyncGenerator[Step]]) -> Beginning | None:
         best: Beginning | None = None
         gain = self._least
         for number, drafter in enumerate(self._drafters):
@@ -88,16 +87,14 @@ class Cascade(Drafter):
             wanted = due or not self._computes[number] or self._gain(number) - self._reading(number, context) > gain
             if not wanted or (best is not None and self._promises is None):
                 continue
-            rest = drafter.draft(context)
-            asked.append((drafter, rest))
+            rest = asked[number] = drafter.draft(context)
             first = await anext(rest, None)
             if first is None:
                 continue
             bucket = _bucket(first)
             found: Beginning | None = Beginning(number, bucket, first, rest)
             promised = self._gain(number, bucket)
-            # what was computed is paid for already
-            if due or promised > gain or (self._computes[number] and best is None):
+            if due or best is None or promised > gain:
                 found, best, gain = best, found, promised
             if found is not None:
                 self.unused += UnusedWork(found.first.counts, found.first.forward_seconds)
@@ -174,7 +171,7 @@ class Cascade(Drafter):
 
 
 def cascade_of(makers: Series[DrafterFactory], names: Series[str]) -> Learning[Any, Drafter]:
-    """A factory of cascades of the drafters that these make; of a single one it decides when it drafts."""
+    """A factory of cascades of the drafters that these make."""
     promises = Promises()
     learned = {"promises": promises, **joined(**dict(zip(names, makers, strict=True)))}
     return Learning(lambda target: Cascade([make(target) for make in makers], names, promises), learned)

@@ -78,7 +78,7 @@ def test_plain_rounds_that_take_no_time_teach_nothing() -> None:
 
 def test_what_is_new_counts_more() -> None:
     promises = taught(a=(300, 1, 1.0))
-    for _ in range(300):
+    for _ in range(900):
         promises.learn(("a",), 4, 1.0)
     assert promises.of(("a",), GUESS) + promises.price > 3.8
 

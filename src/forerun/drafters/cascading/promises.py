@@ -13,9 +13,9 @@ from typing import Any, final
 
 from ...core.learned import Learned, numbers
 
-FADE = 0.98  # of what was learnt, a round of the same kind
+FADE = 0.995  # of what was learnt, a round of the same kind
 FADE_OF_ALL = 0.995  # of what all rounds gave, a round
-PRIOR = 2.0  # rounds that a first guess counts as
+PRIOR, GENERAL = 2.0, 16.0  # rounds that a first guess, and a more general kind, count as
 OUTLIER = 4.0  # times the expected time: a round that took longer was interrupted
 FIRST_READING, READ_PRIOR = 0.0075, 100.0  # time of a token that a drafter reads first; tokens that it counts as
 MOST_KINDS = 1000
@@ -51,11 +51,12 @@ class Promises(Learned):
         return tokens - self.price * time
 
     def _expected(self, kinds: Kinds, guess: tuple[float, float]) -> tuple[float, float]:
-        tokens, time = guess
+        (tokens, time), worth = guess, PRIOR
         for kind in kinds:
             if (seen := self._seen.get(kind)) is not None:
-                rounds = seen[0] + PRIOR
-                tokens, time = (seen[1] + PRIOR * tokens) / rounds, (seen[2] + PRIOR * time) / rounds
+                rounds = seen[0] + worth
+                tokens, time = (seen[1] + worth * tokens) / rounds, (seen[2] + worth * time) / rounds
+                worth = GENERAL
         return tokens, time
 
     def of_reading(self, drafter: str, tokens: int) -> float:
