@@ -1,5 +1,5 @@
 // A random tiny model through every part of the native step, for sanitizers and other processors: chains of 1 to 64 rows,
-// trees, two sequences at once, resumed rows, taps, windows, restricted heads, states beside tokens, one to four threads. A
+// trees, two sequences at once, resumed rows, taps, windows, restricted heads, states beside tokens, greedy chains, one to four threads. A
 // row's logits must be the same in all of them, and all of them together the same on every instruction set.
 #include <cstdio>
 #include <cstdlib>
@@ -15,6 +15,7 @@ struct Space;
 Space* forerun_workspace();
 void forerun_release(Space*);
 int forerun_forward(const Call*, Space*);
+int forerun_chain(const Call*, const Chain*, Space*);
 int forerun_linear(const Matrix*, const float*, int, float*, int, int);
 int forerun_best(const float*, int, int64_t, int, float*, int32_t*);
 int forerun_filtered(const float*, int, const Filters*, int, int32_t*, double*);
@@ -120,16 +121,18 @@ struct Run {
   const float* const* turns;
   Space* space;
   int threads, terms;
-  std::vector<float> states;  // what layer 1 was given
+  std::vector<float> states;  // what layer tap_layer was given
+  int tap_layer = 1;
 
   std::vector<float> operator()(std::vector<Part> parts, const std::vector<int32_t>& tokens, const Matrix& head,
                                 const int64_t* ids = nullptr) {
     const int rows = int(tokens.size());
     std::vector<int32_t> wanted = chain(rows);
     for (int32_t& row : wanted) row++;
-    std::vector<float> logits(size_t(rows) * VOCAB), hidden(size_t(rows) * WIDTH), tap(size_t(rows) * WIDTH);
+    // what a head doesn't write stays as it is
+    std::vector<float> logits(size_t(rows) * VOCAB, -__builtin_inff()), hidden(size_t(rows) * WIDTH), tap(size_t(rows) * WIDTH);
     const uint8_t skips[LAYERS] = {};
-    const int32_t taps[] = {1};
+    const int32_t taps[] = {tap_layer};
     float* tapped[] = {tap.data()};
     const Call call{&model, parts.data(), tokens.data(), skips, skips, wanted.data(), taps, tapped, turns, &head, ids,
                     logits.data(), hidden.data(), int32_t(parts.size()), rows, LAYERS, rows, 1, terms, threads, 0};
@@ -141,6 +144,30 @@ struct Run {
         std::memcpy(&bits, &x, sizeof bits);
         found = (found ^ bits) * 1099511628211u;
       }
+    return logits;
+  }
+
+  // Greedy chains after one row of each text, up to most[text] rows; a tap after the last layer beside them.
+  std::vector<float> chained(std::vector<Part> parts, const std::vector<int32_t>& tokens, const Matrix& head,
+                             const std::vector<int32_t>& most, std::vector<int32_t>& chosen) {
+    int rows = 0;
+    for (int count : most) rows += count;
+    const int texts = int(parts.size());
+    std::vector<int32_t> wanted = chain(texts), made(texts);
+    for (int32_t& row : wanted) row++;
+    std::vector<float> logits(size_t(rows) * VOCAB), hidden(size_t(rows) * WIDTH), tap(size_t(rows) * WIDTH), shares(rows);
+    chosen.assign(rows, -2);
+    const uint8_t skips[LAYERS] = {};
+    const int32_t taps[] = {1};
+    float* tapped[] = {tap.data()};
+    const Call call{&model, parts.data(), tokens.data(), skips, skips, wanted.data(), taps, tapped, turns, &head, nullptr,
+                    logits.data(), hidden.data(), texts, texts, LAYERS, texts, 1, terms, threads, 0};
+    const Chain on{most.data(), made.data(), chosen.data(), shares.data(), VOCAB, 0};
+    if (int failure = forerun_chain(&call, &on, space)) std::printf("refused chains: %d\n", failure), std::exit(1);
+    for (int text = 0; text < texts; text++)
+      if (made[text] != most[text]) std::puts("a chain is short"), std::exit(1);
+    for (float share : shares)
+      if (!(share > 0 && share <= 1)) std::puts("a share is none"), std::exit(1);
     return logits;
   }
 };
@@ -185,6 +212,62 @@ void check(const Model& model, const float* const* turns, int threads, int terms
   forerun_release(space);
 }
 
+// A text's next rows, one of them, with room in its depths for those that a chain adds.
+Part ahead(Text& text, int committed, int rows, int resumed = 0, const float* entry = nullptr) {
+  Part part = text.part(committed, chain(rows), resumed, entry);
+  part.n = 1, part.ancestors = nullptr, part.enter = 0;
+  return part;
+}
+
+int best_of(const std::vector<float>& logits, size_t row) {
+  int32_t token;
+  float value;
+  if (forerun_best(&logits[row * VOCAB], 1, VOCAB, VOCAB, &value, &token)) std::exit(1);
+  return token;
+}
+
+// Chains of unequal lengths against single steps.
+void check_chains(const Model& model, const float* const* turns, int threads, int terms, int half) {
+  Space* space = forerun_workspace();
+  Run run{model, turns, space, threads, terms, {}};
+  const std::vector<int32_t> most = {1, 6, 3};
+  const std::vector<int> lengths = {5, 61, 20};
+  Text texts[3], single[3];
+  std::vector<Part> parts;
+  // not of the random numbers, which others go on with
+  std::vector<float> states(3 * WIDTH);
+  for (int i = 0; i < 3 * WIDTH; i++) states[i] = float(i * 37 % 101) / 50 - 1;
+  const bool fused = model.fuse.data;
+  const bool was = counted;
+  counted = false;  // the same bits as elsewhere
+  for (int i = 0; i < 3; i++) {
+    texts[i].half = single[i].half = half;
+    if (!fused)
+      for (Text* text : {&texts[i], &single[i]})
+        run({text->part(0, chain(lengths[i]))}, std::vector<int32_t>(lengths[i], 7), model.embedding);
+    const int before = fused ? 0 : lengths[i];
+    parts.push_back(fused ? ahead(texts[i], before, most[i], 1, &states[size_t(i) * WIDTH]) : ahead(texts[i], before, most[i]));
+  }
+  std::vector<int32_t> chosen;
+  const auto rows = run.chained(parts, {8, 9, 10}, model.embedding, most, chosen);
+  for (int i = 0, row = 0; i < 3; i++) {
+    int token = 8 + i;
+    std::vector<float> entry(&states[size_t(i) * WIDTH], &states[size_t(i) * WIDTH] + WIDTH);
+    for (int step = 0; step < most[i]; step++, row++) {
+      const int at = (fused ? 0 : lengths[i]) + step;
+      Part part = fused ? ahead(single[i], at, 1, 1, entry.data()) : ahead(single[i], at, 1);
+      run.tap_layer = LAYERS;
+      const auto own = run({part}, {token}, model.embedding);
+      run.tap_layer = 1;
+      entry = run.states;
+      same("a chain's row", rows, row, own, 0);
+      if (chosen[row] != (token = best_of(own, 0))) std::puts("another token"), std::exit(1);
+    }
+  }
+  counted = was;
+  forerun_release(space);
+}
+
 // A decoder that reads states beside its tokens.
 void check_fused(Model model, int columns, const float* const* turns, int threads, int terms) {
   model.fuse = matrix(WIDTH, columns, columns == WIDTH ? 4 : 8), model.state_norm = vector(WIDTH);
@@ -206,6 +289,7 @@ void check_fused(Model model, int columns, const float* const* turns, int thread
                         {7, 7, 0, 1, 2, 3, 4, 5, 6, 7, 8}, model.embedding);
   for (int i = 0; i < 9; i++) same("rows of states", rows, 2 + i, wanted, i);
   forerun_release(space);
+  check_chains(model, turns, threads, terms, 0);
 }
 
 // Rows of every awkward length, whose arrays end where they say.
@@ -244,7 +328,7 @@ void check(int bits, int mixed, int table) {
     for (int threads : {1, 2, 3, 4})
       for (int terms : {1, 2}) {
         counted = terms == 2 || (bits != 16 && mixed != 16 && table != 16);
-        for (int half : {0, 1}) check(model, turns, threads, terms, half);
+        for (int half : {0, 1}) check(model, turns, threads, terms, half), check_chains(model, turns, threads, terms, half);
         for (int columns : {WIDTH, 2 * WIDTH}) check_fused(model, columns, turns, threads, terms);
       }
   }

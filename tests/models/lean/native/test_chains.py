@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+import ctypes
+from collections.abc import Callable
+from functools import partial
 from typing import Any
 
 import pytest
@@ -10,6 +13,7 @@ from torch import Tensor
 
 from forerun.models.lean.native.library import SWITCH
 from forerun.models.lean.native.store import BlockStore
+from forerun.models.lean.native.views import CallView, ChainView
 from forerun.models.lean.runner import LeanRunner
 from forerun.models.packed.plan import FULL, LayerPlan
 from forerun.models.packed.request import Chain
@@ -25,6 +29,14 @@ EXIT = LayerPlan.early_exit(2, 4)
 SKIP = LayerPlan.skip(4, attention=(1, 2), mlp=(2,))
 ROWS = 6
 TAPS = frozenset({1, 4})
+
+
+def _set(name: str, value: int | None, chain: ChainView, call: CallView) -> None:
+    setattr(chain, name, value)
+
+
+def _fill(chain: ChainView, rows: int) -> None:
+    ctypes.c_int32.from_address(chain.most).value = rows
 
 
 def plans(runner: LeanRunner) -> dict[str, LayerPlan]:
@@ -223,3 +235,35 @@ def test_a_tree_does_not_go_on_as_a_chain() -> None:
     rows = finish(sequence.forward([9], [0], chain=Chain(4, VOCABULARY)))
     assert rows.tokens == ()
     assert sequence.scratch == (7, 8, 9)
+
+
+BAD: dict[str, Callable[[ChainView, CallView], None]] = {
+    **{f"no {name}": partial(_set, name, None) for name in ("most", "made", "tokens", "shares")},
+    **{f"width {value}": partial(_set, "width", value) for value in (0, -1, VOCABULARY + 1)},
+    "more rows than a sequence has room for": lambda chain, call: _fill(chain, 9999),
+    "no rows": lambda chain, call: _fill(chain, 0),
+    "no wanted row": lambda chain, call: setattr(call, "num_wanted", 0),
+    "rows that resume": lambda chain, call: setattr(call.parts[0], "resumed", 1),
+}
+
+
+@pytest.mark.parametrize("name", BAD)
+def test_what_does_not_fit_is_refused(name: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    runner = native("llama")
+    step = runner._step
+    assert step is not None
+    real, sequence = step.library.functions, begun(runner)
+
+    class Changing:
+        def __getattr__(self, name: str) -> Any:
+            return getattr(real, name)
+
+        def forerun_chain(self, call: Any, chains: Any, space: Any) -> int:
+            own = CallView.from_buffer_copy(call)
+            BAD[name](chains, own)
+            status: int = real.forerun_chain(own, chains, space)
+            return status
+
+    monkeypatch.setattr(step, "library", type(step.library)("changed", Changing()))  # type: ignore[arg-type]
+    with pytest.raises(ValueError, match="don't fit each other"):
+        finish(sequence.forward([7], chain=Chain(3, VOCABULARY)))

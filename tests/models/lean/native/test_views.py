@@ -17,6 +17,7 @@ PAIRS = {
     "Model": views.ModelView,
     "Part": views.PartView,
     "Call": views.CallView,
+    "Chain": views.ChainView,
     "Filters": views.FiltersView,
 }
 
