@@ -59,10 +59,14 @@ def test_where_texts_part_the_margin_is_told(
 
 
 def test_an_answer_is_as_long_as_it_is_asked_for(module: Module) -> None:
-    ids, spent = answer(module, [5, 6, 7], 4)
+    ids, spent = answer(module, [5, 6, 7], 4, 60)
     assert len(ids) == 4
     assert spent > 0
-    assert ids[:2] == answer(module, [5, 6, 7], 2)[0]
+    assert ids[:2] == answer(module, [5, 6, 7], 2, 60)[0]
+
+
+def test_an_answer_ends_where_time_does(module: Module) -> None:
+    assert len(answer(module, [5, 6, 7], 400, 1e-6)[0]) == 1
 
 
 def test_transformers_writes_few_tokens(contender: Contender, module: Module) -> None:

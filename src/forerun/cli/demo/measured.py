@@ -101,7 +101,9 @@ def measured(
     )
     last, found = compared[-1]
     plain = [ids for run in found.plain.repeats[0] for ids in run.ids]
-    return Kind(name, described, compared, _by_transformers(module, questions, last.engine, plain, request))
+    few = min(FEW, request.get("max_new_tokens") or FEW)
+    by_transformers = _by_transformers(module, questions, last.engine, plain, few, seconds / len(questions))
+    return Kind(name, described, compared, by_transformers)
 
 
 def _by_transformers(
@@ -109,17 +111,20 @@ def _by_transformers(
     questions: Sequence[Question],
     engine: Engine,
     plain: Sequence[tuple[int, ...]],
-    request: RequestOptions,
+    few: int,
+    seconds: float,
 ) -> Written:
-    """transformers' greedy answers, on as many threads, of at most FEW tokens. plain: forerun's, of one turn each."""
+    """transformers' greedy answers, on as many threads, of at most so many tokens and so long.
+
+    plain: forerun's, of one turn each, by this engine.
+    """
     from ...bench.difference import shared_length
     from ...engine.prompts.questions import has_chat_template
 
     chat = has_chat_template(module.tokenizer)
     prompts = [question.ids((), chat, module.tokenizer) for question in questions]
-    few = min(FEW, request.get("max_new_tokens") or FEW)
-    answer(module, prompts[0], 2)
-    written = [answer(module, prompt, few) for prompt in prompts]
+    answer(module, prompts[0], 2, seconds)
+    written = [answer(module, prompt, few, seconds) for prompt in prompts]
     parted = None
     for number, (prompt, (ids, _), own) in enumerate(zip(prompts, written, plain, strict=True)):
         at = shared_length(ids, own[: len(ids)])
@@ -129,8 +134,8 @@ def _by_transformers(
     return Written(tuple(ids for ids, _ in written), decoded, sum(spent for _, spent in written), parted)
 
 
-def answer(module: Module, prompt: Sequence[int], count: int) -> tuple[tuple[int, ...], float]:
-    """The ids that transformers' generate writes, and the seconds from the first one to the last."""
+def answer(module: Module, prompt: Sequence[int], count: int, seconds: float) -> tuple[tuple[int, ...], float]:
+    """The ids that transformers' generate writes, fewer where time runs out, and the seconds from the first to the last."""
     import torch
 
     from ...bench.workers.hf_generate import EmitStreamer
@@ -150,6 +155,7 @@ def answer(module: Module, prompt: Sequence[int], count: int) -> tuple[tuple[int
             given,
             attention_mask=torch.ones_like(given),
             max_new_tokens=count,
+            max_time=seconds,
             do_sample=False,
             eos_token_id=ends or None,
             pad_token_id=(ends or [0])[0],

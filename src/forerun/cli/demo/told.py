@@ -41,7 +41,7 @@ def rows(kind: Kind) -> list[tuple[str, ...]]:
         (
             "transformers' generate",
             "bfloat16",
-            f"{other.rate:.1f}",
+            f"{other.rate:.2g}" if other.rate < 1 else f"{other.rate:.1f}",
             over,
             "1",
             "the plain one" if other.parted is None else "parts",
