@@ -221,6 +221,16 @@ def test_nothing_of_a_request_is_in_the_log(caplog: pytest.LogCaptureFixture) ->
     assert "/v1/completions 400" in caplog.text
 
 
+def test_the_log_holds_requests_if_it_is_asked_to(caplog: pytest.LogCaptureFixture) -> None:
+    async def work(caller: httpx.AsyncClient) -> None:
+        await caller.post("/v1/completions", json={**BODY, "prompt": SECRET})
+
+    with caplog.at_level(logging.INFO, logger="forerun"):
+        within(service(log_prompts=True), work)
+
+    assert SECRET in caplog.text
+
+
 def test_too_many_requests_are_told_to_come_again() -> None:
     one = service(most_running=1, most_waiting=1)
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import logging
 from collections.abc import Callable, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from functools import partial
@@ -20,6 +21,7 @@ from .requests.options import options_of, seeds
 from .settings import Settings
 from .worker.thread import EngineThread, Told
 
+LOG = logging.getLogger("forerun.serve")
 T = TypeVar("T")
 # rows of prompts in a forward: on a CPU a few fill the cores, and more only make the others wait
 READ_ON_CPU, READ = 32, 512
@@ -42,7 +44,8 @@ class Service:
         rows = settings.prefill_rows or (READ_ON_CPU if self.engine.runner.device.type == "cpu" else READ)
         for runner in dict.fromkeys(runner for engine in methods.values() for runner in engine.runners):
             runner.chunk = rows
-        self.engines = EngineThread(settings.most_running, settings.most_waiting, rows, self._tell, self._follow)
+        most = settings.most_running, settings.most_waiting, rows
+        self.engines = EngineThread(*most, self._tell, self.engine.follow, settings.log_prompts)
         self.metrics = Metrics(settings.name, lambda: self.engines.running, lambda: self.engines.waiting)
         self._preparing = ThreadPoolExecutor(2, thread_name_prefix="forerun-prepare")
         self._closing = False
@@ -81,6 +84,8 @@ class Service:
 
         Raises Refusal before anything has run if it can't be answered.
         """
+        if self.settings.log_prompts:
+            LOG.info("asked: %s", fields.model_dump_json(exclude_none=True, by_alias=True))
         self.check_model(fields.model)
         count, most = (fields.n or 1) * prompt_count, self.settings.most_choices
         if count > most:
@@ -117,10 +122,6 @@ class Service:
         except ValueError as error:
             raise of_value(error, type(fields).model_fields) from error
         return jobs, prompt_tokens
-
-    def _follow(self) -> None:
-        for engine in self.methods.values():
-            engine.follow()
 
     def _tell(self, told: Told) -> None:
         """Called on the engine's thread."""
