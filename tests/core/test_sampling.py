@@ -7,8 +7,8 @@ import torch
 from torch import Tensor
 from transformers import GenerationConfig
 
-from forerun.core.law import Categorical, PointMass
-from forerun.core.sampling import greedy_tokens, law, processed, ranked, warped
+from forerun.core.law import Categorical, Filtered, Law, PointMass
+from forerun.core.sampling import FEW, greedy_tokens, law, masked, processed, ranked, warped
 from forerun.core.values import Sampling
 from forerun.errors import InvalidLogits
 from forerun.testing import tiny_model
@@ -243,3 +243,78 @@ def test_a_row_that_is_no_law_is_not_ranked(temperature: float) -> None:
     for row in (torch.full((3,), torch.nan), torch.full((3,), -torch.inf)):
         with pytest.raises(InvalidLogits):
             ranked(row, Sampling(temperature), 2)
+
+
+def dense(own: Law, size: int) -> Tensor:
+    probs = torch.zeros(size)
+    if isinstance(own, Filtered):
+        assert all(p > 0 for p in own.probs)
+        probs[list(own.tokens)] = torch.tensor(own.probs, dtype=torch.float32)
+        return probs
+    assert isinstance(own, Categorical)
+    return own.probs
+
+
+def some_allowed(share: float, size: int = VOCABULARY) -> Tensor:
+    allowed = torch.rand(size, generator=torch.Generator().manual_seed(5)) < share
+    allowed[:2] = torch.tensor([True, False])
+    return allowed
+
+
+@pytest.mark.parametrize("few", [True, False], ids=["few", "many"])
+@pytest.mark.parametrize(("ours", "theirs"), OPTIONS, ids=[" ".join(ours) or "plain" for ours, _ in OPTIONS])
+def test_the_masked_law_is_that_of_transformers_on_a_masked_row(
+    model: Any, ours: Any, theirs: Any, few: bool, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Its penalties leave -inf as it is, so that a mask before them is one after them."""
+    monkeypatch.setattr("forerun.core.sampling.FEW", FEW if few else 0)
+    sampling = Sampling(**{"temperature": 1.0, **ours})
+    allowed = some_allowed(0.4)
+    for logits in rows(ties=False):
+        expected = transformers_scores(model, masked(logits, allowed), PROMPT, **theirs).softmax(-1)
+        if not bool(expected.isfinite().all()):
+            continue
+        own = law(logits, sampling, PROMPT, len(PROMPT), allowed=allowed)
+        assert isinstance(own, Filtered if few else Categorical)
+        assert torch.equal(dense(own, VOCABULARY) > 0, expected > 0)
+        torch.testing.assert_close(dense(own, VOCABULARY), expected, rtol=1e-5, atol=1e-7)
+
+
+@pytest.mark.parametrize("limit", [FEW, 0])
+def test_the_best_allowed_token_is_the_first_of_the_largest(limit: int, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("forerun.core.sampling.FEW", limit)
+    allowed = some_allowed(0.2)
+    for logits in rows(ties=True):
+        own = law(logits, Sampling(), allowed=allowed)
+        assert isinstance(own, PointMass)
+        assert own.token == int(masked(logits, allowed).argmax())
+        assert bool(allowed[own.token])
+
+
+@pytest.mark.parametrize("temperature", [0.0, 1.0])
+def test_a_single_allowed_token_is_certain_and_none_is_an_error(temperature: float) -> None:
+    row, allowed = torch.tensor([3.0, 2.0, -5.0]), torch.tensor([False, False, True])
+    assert law(row, Sampling(temperature), allowed=allowed).probability(2) == 1
+    with pytest.raises(InvalidLogits, match="after processors and grammar"):
+        law(row, Sampling(temperature), allowed=torch.zeros(3, dtype=torch.bool))
+    with pytest.raises(InvalidLogits, match="after processors and grammar"):
+        law(torch.tensor([3.0, 2.0, -torch.inf]), Sampling(temperature), allowed=allowed)
+    with pytest.raises(InvalidLogits, match="NaN"):
+        law(torch.tensor([3.0, 2.0, torch.nan]), Sampling(temperature), allowed=allowed)
+
+
+def test_a_row_of_a_smaller_vocabulary_takes_the_beginning_of_a_mask() -> None:
+    row, allowed = torch.tensor([1.0, 4.0, 2.0]), torch.tensor([True, False, True, True, False])
+    own = law(row, Sampling(1.0), allowed=allowed)
+    assert [own.probability(token) for token in range(4)] == pytest.approx([0.2689, 0, 0.7311, 0], abs=1e-4)
+    assert [token for token, _ in ranked(row, Sampling(), 3, allowed=allowed)[1]] == [2, 0]
+    with pytest.raises(InvalidLogits):
+        law(row, Sampling(1.0), allowed=torch.tensor([False, False, False, True]))
+
+
+def test_processors_cannot_bring_back_what_is_forbidden() -> None:
+    def flat(ids: Tensor, scores: Tensor) -> Tensor:
+        return torch.zeros_like(scores)
+
+    own = law(torch.tensor([1.0, 4.0]), Sampling(1.0, processors=(flat,)), allowed=torch.tensor([True, False]))
+    assert (own.probability(0), own.probability(1)) == (1, 0)

@@ -128,6 +128,10 @@ def chosen_twice(law: FractionLaw, propose: Callable[[Law], int]) -> list[Child]
     return [(best(law), None), (best(law), None), (best(law, 1), None)]
 
 
+def one_drawn(law: FractionLaw, propose: Callable[[Law], int]) -> list[Child]:
+    return [(propose(law), law)]
+
+
 def with_replacement(law: FractionLaw, propose: Callable[[Law], int]) -> list[Child]:
     return [(propose(law), law), (propose(law), law)]
 

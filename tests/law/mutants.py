@@ -7,14 +7,17 @@ PR 22049 (history frozen for a round), fms-extras #12 (a target sample for each 
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
+from dataclasses import replace
 from fractions import Fraction
 from importlib import import_module
+from typing import Any
 
 import pytest
 
 from forerun.core.chance import Chance
 from forerun.core.forward import Rows
 from forerun.core.law import Law
+from forerun.core.permitted import PermittedSteps
 from forerun.core.values import ROOT, Context, Draft, Step, Verdict
 from forerun.core.verify import RowLaw, verify
 from forerun.drafters.tree_growth import Child as TreeChild
@@ -176,3 +179,30 @@ def unlikely_drawn_siblings_pruned(patch: pytest.MonkeyPatch) -> None:
 
 def drawn_siblings_ranked_by_what_they_are(patch: pytest.MonkeyPatch) -> None:
     _growing(patch, lambda taken: sorted(taken, key=lambda one: one[1].token, reverse=True))
+
+
+def forbidden_drawn_token_dropped(patch: pytest.MonkeyPatch) -> None:
+    """A token that was drawn from a law without the mask is left out if the mask forbids it."""
+    of = PermittedSteps.of
+
+    def cut(self: PermittedSteps, step: Step) -> Step | None:
+        found = of(self, replace(step, laws=(None,) * len(step.laws)))
+        return None if found is None else replace(found, laws=step.laws)
+
+    patch.setattr(PermittedSteps, "of", cut)
+
+
+def mask_frozen_at_the_round_start(patch: pytest.MonkeyPatch) -> None:
+    allowed = Context.allowed
+    patch.setattr(Context, "allowed", lambda self, drafted: allowed(self, ()))
+
+
+def draft_law_without_its_mask(patch: pytest.MonkeyPatch) -> None:
+    """Tokens are drawn from the masked law, and the raw law is what verification is told."""
+    step = CHAIN.next_step
+
+    def unmasked(rows: Any, context: Context, drafted: Sequence[int]) -> Step:
+        own = step(rows, context, drafted)
+        return replace(own, laws=(CHAIN.law(rows.logits[-1], context.sampling),))
+
+    patch.setattr(CHAIN, "next_step", unmasked)

@@ -10,16 +10,19 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
+import numpy as np
 import torch
 from torch import Tensor
 
 from ..errors import InvalidLogits
 from .choice import Chooser
-from .law import Categorical, Law, PointMass
+from .law import Categorical, Filtered, Law, PointMass
 from .values import Processor, Sampling
 
 # Among how many of the best tokens the edge of top-p is looked for before all are sorted.
 NUCLEUS = 512
+# Up to how many allowed tokens are looked at alone.
+FEW = 1024
 
 
 def law(
@@ -35,6 +38,8 @@ def law(
     prefix is read only if sampling.uses_history, chooser only if not. allowed: which tokens may follow, bool [V] or longer.
     Raises InvalidLogits on NaN and on a row that allows no token.
     """
+    if allowed is not None and not sampling.warpers and np.count_nonzero(allowed.numpy()) <= FEW:
+        return _law_of_few(processed(logits, sampling, prefix, prompt_length), sampling, logits, allowed)
     scores = processed(logits, sampling, prefix, prompt_length, allowed)
     if chooser is not None and not sampling.uses_history:
         if sampling.temperature == 0:
@@ -87,6 +92,19 @@ def _law(scores: Tensor, sampling: Sampling, logits: Tensor) -> Law:
     return Categorical(warped(scores, sampling).softmax(-1))
 
 
+def _law_of_few(scores: Tensor, sampling: Sampling, logits: Tensor, allowed: Tensor) -> Law:
+    """The law of processed scores [V] where few tokens are allowed, without running over the others again and again."""
+    tokens = np.flatnonzero(allowed.numpy()[: scores.shape[-1]])
+    if not len(tokens):
+        _check(-torch.inf)
+    own = _law(scores[torch.from_numpy(tokens).to(scores.device)], sampling, logits)
+    ids = tokens.tolist()
+    if isinstance(own, Categorical):
+        left = [(token, p) for token, p in zip(ids, own.probs.tolist(), strict=True) if p > 0]
+        own = Filtered([token for token, _ in left], [p for _, p in left])
+    return PointMass(ids[own.token]) if isinstance(own, PointMass) else own
+
+
 def _best(scores: Tensor) -> tuple[list[float], list[int]]:
     """The largest value of each row [n, V], NaN where there is one, and its first place.
 
@@ -113,8 +131,12 @@ def processed(
 
 def masked(scores: Tensor, allowed: Tensor) -> Tensor:
     """Scores [V] with -inf for the tokens that aren't allowed."""
-    # a draft's vocabulary may be the smaller one
-    return torch.where(allowed[: scores.shape[-1]].to(scores.device), scores, -torch.inf)
+    allowed = allowed[: scores.shape[-1]]  # a draft's vocabulary may be the smaller one
+    if scores.device.type != "cpu" or scores.dtype != torch.float32:
+        return torch.where(allowed.to(scores.device), scores, -torch.inf)
+    left = scores.detach().clone()  # numpy fills in a third of the time
+    np.copyto(left.numpy(), -np.inf, where=~allowed.numpy())
+    return left
 
 
 def _penalised(logits: Tensor, sampling: Sampling, prefix: Sequence[int], prompt_length: int) -> Tensor:

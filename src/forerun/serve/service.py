@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import logging
 from collections.abc import Callable, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from functools import partial
@@ -14,12 +15,13 @@ from ..engine.in_flight import Job
 from .answers.answering import Answering
 from .answers.logprobs import TokenTexts
 from .metrics import Metrics
-from .refusal import Refusal, invalid, of_value
+from .refusal import Refusal, invalid, of_value, shutting_down
 from .requests.fields import GenerationFields
 from .requests.options import options_of, seeds
 from .settings import Settings
 from .worker.thread import EngineThread, Told
 
+LOG = logging.getLogger("forerun.serve")
 T = TypeVar("T")
 # rows of prompts in a forward: on a CPU a few fill the cores, and more only make the others wait
 READ_ON_CPU, READ = 32, 512
@@ -42,9 +44,12 @@ class Service:
         rows = settings.prefill_rows or (READ_ON_CPU if self.engine.runner.device.type == "cpu" else READ)
         for runner in dict.fromkeys(runner for engine in methods.values() for runner in engine.runners):
             runner.chunk = rows
-        self.engines = EngineThread(settings.most_running, settings.most_waiting, rows, self._tell, self._follow)
+        self.engines = EngineThread(
+            settings.most_running, settings.most_waiting, rows, self._tell, self.engine.follow, settings.log_prompts
+        )
         self.metrics = Metrics(settings.name, lambda: self.engines.running, lambda: self.engines.waiting)
         self._preparing = ThreadPoolExecutor(2, thread_name_prefix="forerun-prepare")
+        self._closing = False
         self._loop: asyncio.AbstractEventLoop | None = None
 
     def start(self) -> None:
@@ -54,6 +59,7 @@ class Service:
 
     async def close(self, seconds: float = 0.0) -> None:
         """Let the answers end within so many seconds, then end them."""
+        self._closing = True
         await asyncio.to_thread(self.engines.close, seconds)
         self._preparing.shutdown(wait=False, cancel_futures=True)
 
@@ -68,6 +74,8 @@ class Service:
 
     async def aside(self, work: Callable[[], T]) -> T:
         """Run what takes time away from the event loop. Raises Refusal for what the engine refuses."""
+        if self._closing:
+            raise shutting_down()
         return await asyncio.get_running_loop().run_in_executor(self._preparing, work)
 
     async def ask(
@@ -77,6 +85,8 @@ class Service:
 
         Raises Refusal before anything has run if it can't be answered.
         """
+        if self.settings.log_prompts:
+            LOG.info("asked: %s", fields.model_dump_json(exclude_none=True, by_alias=True))
         self.check_model(fields.model)
         count, most = (fields.n or 1) * prompt_count, self.settings.most_choices
         if count > most:
@@ -113,10 +123,6 @@ class Service:
         except ValueError as error:
             raise of_value(error, type(fields).model_fields) from error
         return jobs, prompt_tokens
-
-    def _follow(self) -> None:
-        for engine in self.methods.values():
-            engine.follow()
 
     def _tell(self, told: Told) -> None:
         """Called on the engine's thread."""

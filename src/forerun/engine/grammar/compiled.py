@@ -19,7 +19,7 @@ from .source import GrammarSource
 KEPT = 32  # compiled grammars
 FUEL = 100_000  # for the first step, which a regular expression of nested repetitions can make take half a minute
 STATES = 50_000  # of a lexer, one to two kilobytes each
-# JSON as Python's json.dumps writes it; a schema's "x-guidance" says otherwise
+# JSON as Python's json.dumps writes it; a schema with an "x-guidance" says it all itself
 JSON_STYLE = {"whitespace_flexible": False, "item_separator": ", ", "key_separator": ": "}
 
 
@@ -71,7 +71,8 @@ class Grammars:
 
 def _in_llguidances_form(matcher: Any, source: GrammarSource) -> str:
     if source.kind == "json_schema":
-        return str(matcher.grammar_from_json_schema(source.text, defaults=JSON_STYLE))
+        style = None if "x-guidance" in json.loads(source.text) else JSON_STYLE
+        return str(matcher.grammar_from_json_schema(source.text, defaults=style))
     if source.kind == "regex":
         return str(matcher.grammar_from_regex(source.text))
     if source.kind == "choice":

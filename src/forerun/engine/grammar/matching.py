@@ -60,7 +60,7 @@ class Matching(Constraint):
         if self._matcher.is_stopped():
             return True
         mask = self.allowed(drafted)
-        return mask is not None and int(mask.count_nonzero()) == len(self._ends)
+        return mask is None or int(mask.count_nonzero()) == len(self._ends)
 
     def forced(self, room: int) -> tuple[int, ...]:
         if room <= 0 or not self._stands_after(()) or not self._matcher.compute_ff_bytes():
@@ -101,13 +101,17 @@ class Matching(Constraint):
         self._matcher.try_consume_tokens(text)
         self._check()
 
-    def _mask(self) -> Tensor:
+    def _mask(self) -> Tensor | None:
+        """None where the text is complete and has no end of sequence."""
         words = self._words
         self._matcher.unsafe_compute_mask_ptr(words.ctypes.data, words.nbytes)
         self._check()
         mask = np.unpackbits(words.view(np.uint8), count=self._size, bitorder="little").view(np.bool_)
         mask[[token for token in self._never if token < self._size]] = False
-        mask[self._ends] = self._matcher.is_accepting()
+        if self._matcher.is_accepting():
+            mask[self._ends] = True
+            if not self._ends and not mask.any():
+                return None
         return torch.from_numpy(mask)
 
     def _check(self) -> None:

@@ -42,7 +42,9 @@ def schema_text(name: str, value: Any) -> str:
         text = json.dumps(schema)
     except (ValueError, TypeError, RecursionError) as error:
         raise ValueError(f"{name} must be a JSON schema, as a mapping or as JSON text: {reason_of(error)}") from error
-    if not isinstance(schema, Mapping | bool):
+    if schema is True:  # anything
+        return "{}"
+    if not isinstance(schema, Mapping):
         raise ValueError(f"{name} must be a JSON object (or true), got {text[:60]}")
     return text
 

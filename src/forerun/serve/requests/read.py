@@ -72,4 +72,4 @@ def refusal_of(error: ValidationError) -> Refusal:
 
 def _is_alternative(part: str) -> bool:
     """Whether this part of a place is pydantic's name of a union's member and no field."""
-    return "[" in part or part in ("str", "int", "TextPart")
+    return "[" in part or part in ("str", "int", "constrained-str")

@@ -21,7 +21,10 @@ LOG = logging.getLogger("forerun.serve")
 
 @final
 class EngineThread:
-    """tell is called on the thread itself, after each step, with what the step gave. before: called when requests join."""
+    """tell is called on the thread itself, after each step, with what the step gave. before: called when requests join.
+
+    say: the log may hold what errors say.
+    """
 
     def __init__(
         self,
@@ -30,7 +33,9 @@ class EngineThread:
         most_read: int,
         tell: Callable[[Told], None],
         before: Callable[[], None],
+        say: bool = False,
     ) -> None:
+        self._say = say
         self._most_read = most_read
         self._most_running = most_running
         self._most_waiting = most_waiting
@@ -137,7 +142,7 @@ class EngineThread:
         try:
             self._before()
         except Exception as error:
-            log_failure(LOG, error)
+            log_failure(LOG, error, self._say)
             self._end([(ticket, Update(error=error, at=now)) for ticket in joined])
             return
         for ticket in joined:
@@ -148,7 +153,7 @@ class EngineThread:
         try:
             progress = self._flight.step()
         except Exception as error:  # what no request of its own accounts for ends all, and the thread goes on
-            log_failure(LOG, error)
+            log_failure(LOG, error, self._say)
             self._flight.close()
             self._flight = InFlight(self._most_read)
             with self._changed:
@@ -158,7 +163,7 @@ class EngineThread:
         now = perf_counter()
         for one in progress:
             if one.error is not None:
-                log_failure(LOG, one.error)
+                log_failure(LOG, one.error, self._say)
         self._end([(one.key, update_of(one, now)) for one in progress])
 
     def _end(self, told: Told) -> None:
