@@ -44,9 +44,8 @@ class Service:
         rows = settings.prefill_rows or (READ_ON_CPU if self.engine.runner.device.type == "cpu" else READ)
         for runner in dict.fromkeys(runner for engine in methods.values() for runner in engine.runners):
             runner.chunk = rows
-        self.engines = EngineThread(
-            settings.most_running, settings.most_waiting, rows, self._tell, self.engine.follow, settings.log_prompts
-        )
+        most = settings.most_running, settings.most_waiting, rows
+        self.engines = EngineThread(*most, self._tell, self.engine.follow, settings.log_prompts)
         self.metrics = Metrics(settings.name, lambda: self.engines.running, lambda: self.engines.waiting)
         self._preparing = ThreadPoolExecutor(2, thread_name_prefix="forerun-prepare")
         self._closing = False
