@@ -73,7 +73,7 @@ def test_draws_follow_the_law_of_the_model(told: dict[str, Any], model: LlamaFor
     expected = [float(law[token]) * count for token in likely] + [rest * count]
 
     assert told["draws_drafted"] > count
-    assert count / 10 < told["draws_accepted"] < count * 2
+    assert told["draws_accepted"] > count / 10
     assert len(likely) > 8
     assert chisquare(observed, [value * count / sum(expected) for value in expected]).pvalue > 1e-3
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from contextlib import ExitStack, closing
 from pathlib import Path
 from time import perf_counter
@@ -10,6 +11,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 
 from ...errors import UnsupportedOption
+from ...jsonl import Skipped
 from ..flags import request_flags, takes
 from ..output import check_lines
 from ..shared_options import OPENING, PLAIN, AsJson, Model, open_engine
@@ -129,26 +131,30 @@ def answers(
             engine = open_engine(model, PLAIN, given)
             store = None if states is None else stack.enter_context(closing(_store(states, kept, engine.identity)))
             made = answer(engine, prompts, output, options, unwanted, batch, store, skipped)
-        done, total, tokens = next(made)
-        tell_skipped(skipped)
-        known, begun = done, perf_counter()
-        note(f"{total} prompts, {known} of them answered before")
-        tick = stack.enter_context(progress("answering", total - known))
-        left_out = 0 if skipped is None else skipped.count
+        about = _answered(made, skipped, output)
+    rest = {"tokens_per_second": about["new_tokens"] / about["seconds"] if about["new_tokens"] else None}
+    _end({**about, **(skipped_as_dict(skipped) if as_json else {}), **rest}, as_json)
+
+
+def _answered(made: Iterator[tuple[int, int, int]], skipped: Skipped | None, output: Path) -> dict[str, Any]:
+    """What there is at the end, with a bar on the way there."""
+    done, total, tokens = next(made)
+    tell_skipped(skipped)
+    left_out = 0 if skipped is None else skipped.count
+    known, begun = done, perf_counter()
+    note(f"{total} prompts, {known} of them answered before")
+    with progress("answering", total - known) as tick:
         for done, _, tokens in made:  # noqa: B007
             tick()
-        if skipped is not None and skipped.count > left_out:
-            tell_skipped(skipped)
-    seconds = perf_counter() - begun
-    about = {
+    if skipped is not None and skipped.count > left_out:
+        tell_skipped(skipped)
+    return {
         "answers": done,
         "new_answers": done - known,
         "new_tokens": tokens,
-        "seconds": seconds,
+        "seconds": perf_counter() - begun,
         "file": str(output),
-        **(skipped_as_dict(skipped) if as_json else {}),
     }
-    _end({**about, "tokens_per_second": tokens / seconds if tokens else None}, as_json)
 
 
 def _kept(layers: str, states: Path | None) -> tuple[int, ...]:
