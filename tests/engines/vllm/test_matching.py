@@ -127,6 +127,22 @@ def test_a_preempted_request_that_was_read_anew_begins_anew() -> None:
     assert batch.call(([*A, *range(50, 52 + PATIENCE)], 1), ([*B, 23], 1)) == [(0, 1), (2, 0)]
 
 
+def test_long_texts_that_differ_early_are_told_apart() -> None:
+    """300 equal tokens stand at the end of both."""
+    same = [7] * 300
+    batch = Batch()
+    batch.call(([1] * 150 + same, 1), (B, 1), ([2] * 150 + same, 1))
+
+    assert batch.call(([2] * 150 + [*same, 8], 1), ([*B, 23], 1)) == [(2, 1), (1, 1)]
+
+
+def test_a_text_that_another_one_begins_with_is_not_taken_for_it() -> None:
+    batch = Batch()
+    batch.call((A, 1), ([*A, 13], 1), (B, 1))
+
+    assert batch.call(([*B, 23], 1), ([*A, 13, 14], 1), ([*A, 15], 1)) == [(2, 1), (1, 1), (0, 1)]
+
+
 @pytest.mark.parametrize("calls", [1, 50])
 def test_calls_without_rows_end_everything(calls: int) -> None:
     batch = Batch()

@@ -15,7 +15,7 @@ from transformers import LlamaConfig, LlamaForCausalLM
 
 import forerun
 
-from .real_vllm import VOCABULARY
+from .real_vllm import EVERYTHING, VOCABULARY
 
 PYTHON = os.environ.get("FORERUN_VLLM_PYTHON", "")
 pytestmark = pytest.mark.skipif(not PYTHON, reason="FORERUN_VLLM_PYTHON names no Python that has vLLM")
@@ -33,7 +33,8 @@ def model() -> LlamaForCausalLM:
         "max_position_embeddings": 256,
     }
     made = LlamaForCausalLM(LlamaConfig(vocab_size=VOCABULARY, eos_token_id=2, bos_token_id=1, **shape))
-    made.lm_head.weight.data.mul_(6)
+    # the token after the last one is likely, so that some drafts are accepted and some aren't
+    made.lm_head.weight.data = 1.8 * made.model.embed_tokens.weight.data.roll(1, 0)
     return made.eval()
 
 
@@ -60,10 +61,9 @@ def test_draws_follow_the_law_of_the_model(told: dict[str, Any], model: LlamaFor
     """The second token, for which lookup always has a draft: chi-square against the model's exact law of it."""
     from scipy.stats import chisquare
 
-    prompt = list(range(3, VOCABULARY))
     with torch.no_grad():
-        first = model(torch.tensor([prompt])).logits[0, -1].softmax(-1)
-        after = model(torch.tensor([[*prompt, token] for token in range(VOCABULARY)])).logits[:, -1].softmax(-1)
+        first = model(torch.tensor([EVERYTHING])).logits[0, -1].softmax(-1)
+        after = model(torch.tensor([[*EVERYTHING, token] for token in range(VOCABULARY)])).logits[:, -1].softmax(-1)
     law = (first @ after).double()
     seen = Counter(draw[1] for draw in told["draws"])
     count = len(told["draws"])
@@ -73,7 +73,7 @@ def test_draws_follow_the_law_of_the_model(told: dict[str, Any], model: LlamaFor
     expected = [float(law[token]) * count for token in likely] + [rest * count]
 
     assert told["draws_drafted"] > count
-    assert told["draws_accepted"] > 20
+    assert told["draws_accepted"] > count / 10
     assert len(likely) > 8
     assert chisquare(observed, [value * count / sum(expected) for value in expected]).pvalue > 1e-3
 

@@ -1,6 +1,8 @@
 from __future__ import annotations
 
 import json
+import subprocess
+import sys
 from pathlib import Path
 from typing import Any
 
@@ -86,3 +88,16 @@ def test_what_can_not_be_had_is_refused_in_one_sentence(given: Any, sentence: st
     with pytest.raises(ValueError, match=sentence) as refused:
         chosen_system({"forerun": given})
     assert "\n" not in str(refused.value)
+
+
+def test_a_python_without_what_forerun_alone_needs_can_import_it() -> None:
+    """vLLM's has no platformdirs."""
+    script = (
+        "import sys; sys.modules.update(platformdirs=None, typer=None, rich=None)\n"
+        "from forerun.engines.vllm.method import method_of\n"
+        "from forerun.engines.vllm.settings import chosen_system\n"
+        "print(type(method_of(chosen_system({}), 8).make()[0]).__name__)"
+    )
+    ran = subprocess.run([sys.executable, "-c", script], capture_output=True, text=True, check=True)
+
+    assert ran.stdout == "Suffix\n"

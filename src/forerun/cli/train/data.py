@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 
 from ...errors import UnsupportedOption
+from ...jsonl import Skipped
 from ..flags import request_flags, takes
 from ..output import check_lines
 from ..shared_options import OPENING, PLAIN, AsJson, Model, open_engine
@@ -131,6 +132,7 @@ def answers(
             engine = open_engine(model, PLAIN, given)
             store = None if states is None else stack.enter_context(closing(_store(states, kept, engine.identity)))
             made = answer(engine, prompts, output, options, unwanted, batch, store, skipped)
+<<<<<<< HEAD
         _end({**_watched(made, skipped), "file": str(output), **(skipped_as_dict(skipped) if as_json else {})}, as_json)
 
 
@@ -141,15 +143,39 @@ def _watched(made: Iterator[tuple[int, int, int]], skipped: Skipped | None) -> d
     known, begun = done, perf_counter()
     note(f"{total} prompts, {known} of them answered before")
     left_out = 0 if skipped is None else skipped.count
+=======
+        about = _answered(made, skipped, output)
+    rest = {"tokens_per_second": about["new_tokens"] / about["seconds"] if about["new_tokens"] else None}
+    _end({**about, **(skipped_as_dict(skipped) if as_json else {}), **rest}, as_json)
+
+
+def _answered(made: Iterator[tuple[int, int, int]], skipped: Skipped | None, output: Path) -> dict[str, Any]:
+    """What there is at the end, with a bar on the way there."""
+    done, total, tokens = next(made)
+    tell_skipped(skipped)
+    left_out = 0 if skipped is None else skipped.count
+    known, begun = done, perf_counter()
+    note(f"{total} prompts, {known} of them answered before")
+>>>>>>> 7d0676b2507a7554a56826a74277912e773f9277
     with progress("answering", total - known) as tick:
         for done, _, tokens in made:  # noqa: B007
             tick()
     if skipped is not None and skipped.count > left_out:
         tell_skipped(skipped)
+<<<<<<< HEAD
     seconds = perf_counter() - begun
     speed = tokens / seconds if tokens else None
     counts = {"answers": done, "new_answers": done - known, "new_tokens": tokens}
     return {**counts, "seconds": seconds, "tokens_per_second": speed}
+=======
+    return {
+        "answers": done,
+        "new_answers": done - known,
+        "new_tokens": tokens,
+        "seconds": perf_counter() - begun,
+        "file": str(output),
+    }
+>>>>>>> 7d0676b2507a7554a56826a74277912e773f9277
 
 
 def _kept(layers: str, states: Path | None) -> tuple[int, ...]:
