@@ -156,12 +156,12 @@ class Cascade(Drafter):
         self._idle[number] = 0
         if self._promises is not None:
             kinds = (*self._kinds(number), *self._kinds(number, chosen.bucket))
-            seconds = round.timing.draft + round.timing.verify
+            seconds, guess = round.timing.draft + round.timing.verify, _guess(chosen.bucket)
             if unread := self._unread[number]:
-                self._promises.learn_reading(self._names[number], unread, kinds, _guess(chosen.bucket), seconds)
-            # after a pause it first reads what it missed, which is not what a draft costs
-            elif not (pause and self._computes[number]):
-                self._promises.learn(kinds, len(round.tokens), seconds)
+                self._promises.learn_reading(self._names[number], unread, kinds, guess, seconds)
+            # at first and after a pause it reads, which is not what a draft costs
+            reads = unread or (pause and self._computes[number])
+            self._promises.learn(kinds, len(round.tokens), seconds, guess if reads else None)
         self._unread[number] = 0
         self._ended[number] = FOLLOWED if round.verdict.path else REFUSED
 

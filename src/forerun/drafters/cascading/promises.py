@@ -72,12 +72,17 @@ class Promises(Learned):
             self._plain = FADE * self._plain + (1 - FADE) * seconds if self._plain else seconds
             self._count(1, 1.0)
 
-    def learn(self, kinds: Kinds, tokens: int, seconds: float) -> None:
-        """A round with such a draft. It teaches nothing before the time of a plain round is known."""
+    def learn(self, kinds: Kinds, tokens: int, seconds: float, at_most: tuple[float, float] | None = None) -> None:
+        """A round with such a draft. It teaches nothing before the time of a plain round is known.
+
+        at_most: the guess for these kinds, where the draft took longer than such drafts do; what is expected counts then.
+        """
         with self._lock:
             if not self._plain:
                 return
             time = seconds / self._plain
+            if at_most is not None:
+                time = min(time, self._expected(kinds, at_most)[1])
             for kind in kinds:
                 rounds, before, took = self._seen.get(kind, (0.0, 0.0, 0.0))
                 if rounds:
