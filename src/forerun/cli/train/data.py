@@ -132,18 +132,6 @@ def answers(
             engine = open_engine(model, PLAIN, given)
             store = None if states is None else stack.enter_context(closing(_store(states, kept, engine.identity)))
             made = answer(engine, prompts, output, options, unwanted, batch, store, skipped)
-<<<<<<< HEAD
-        _end({**_watched(made, skipped), "file": str(output), **(skipped_as_dict(skipped) if as_json else {})}, as_json)
-
-
-def _watched(made: Iterator[tuple[int, int, int]], skipped: Skipped | None) -> dict[str, float | None]:
-    """Show the progress of answers; how many there are, and how fast they came."""
-    done, total, tokens = next(made)
-    tell_skipped(skipped)
-    known, begun = done, perf_counter()
-    note(f"{total} prompts, {known} of them answered before")
-    left_out = 0 if skipped is None else skipped.count
-=======
         about = _answered(made, skipped, output)
     rest = {"tokens_per_second": about["new_tokens"] / about["seconds"] if about["new_tokens"] else None}
     _end({**about, **(skipped_as_dict(skipped) if as_json else {}), **rest}, as_json)
@@ -156,18 +144,11 @@ def _answered(made: Iterator[tuple[int, int, int]], skipped: Skipped | None, out
     left_out = 0 if skipped is None else skipped.count
     known, begun = done, perf_counter()
     note(f"{total} prompts, {known} of them answered before")
->>>>>>> 7d0676b2507a7554a56826a74277912e773f9277
     with progress("answering", total - known) as tick:
         for done, _, tokens in made:  # noqa: B007
             tick()
     if skipped is not None and skipped.count > left_out:
         tell_skipped(skipped)
-<<<<<<< HEAD
-    seconds = perf_counter() - begun
-    speed = tokens / seconds if tokens else None
-    counts = {"answers": done, "new_answers": done - known, "new_tokens": tokens}
-    return {**counts, "seconds": seconds, "tokens_per_second": speed}
-=======
     return {
         "answers": done,
         "new_answers": done - known,
@@ -175,7 +156,6 @@ def _answered(made: Iterator[tuple[int, int, int]], skipped: Skipped | None, out
         "seconds": perf_counter() - begun,
         "file": str(output),
     }
->>>>>>> 7d0676b2507a7554a56826a74277912e773f9277
 
 
 def _kept(layers: str, states: Path | None) -> tuple[int, ...]:
