@@ -5,7 +5,7 @@
 #
 # RACE (minutes on two cores, as they stand below; all of the first group if none is named):
 #   plain (2)        int4, plain and by default, with llama.cpp on Q4_1 and Q4_0, after short prompts and after 800 tokens
-#   default (5)      int4 by default on SUITE, with llama.cpp and llama-server, plain and with its own drafts
+#   default (8)      int4 on SUITE, by default and with single drafters, with llama.cpp and llama-server, plain and drafting
 #   texts (4)        int4 by default on all of SUITE: is every text plain decoding's
 #   bf16 (5)         bfloat16, plain, by default and with a carved draft of itself, with vLLM, plain and with n-grams
 #   forwards (3)     milliseconds by rows, native, torch and llama.cpp
@@ -23,7 +23,8 @@
 #   policies (8)     every rule on the target's first layers as a draft, replayed and timed
 #   graphs (5)       graph, tree and chain on Qwen's pair
 #
-# PER_CATEGORY and NEW make a race shorter; FORM is for forerun's flags, such as FORM="--activations 8"; OUT is where results go.
+# PER_CATEGORY and NEW make a race shorter; METHODS names others than default and bf16 have. FORM is for forerun's flags, such
+# as FORM="--activations 8"; OUT is where results go.
 set -eu
 
 suite=$1
@@ -32,6 +33,9 @@ shift
 : "${THREADS:=$(nproc)}" "${NEW:=128}" "${ROOT:=benchmarks}" "${BUDGET:=3m}" "${ADAPTER:=}"
 forerun=${PYTHON%python*}forerun
 models=$PEERS/models
+methods=benchmarks/methods
+# each race begins with nothing learnt
+export FORERUN_LEARNED="${FORERUN_LEARNED:-off}"
 llama="--peer-python llama.cpp=$PEERS/llamacpp/bin/python"
 server="--peer-setting llama-server.program=$PEERS/llama-server/llama-server"
 vllm="--peer-python vllm=$PEERS/vllm/bin/python"
@@ -62,7 +66,8 @@ race() {
 			--methods default --peers llama.cpp:plain,llama.cpp@q4_0:plain,llama-server@q4_0:plain $llama $server $small
 		;;
 	default)
-		bench smollm2 default --suite "$suite" --per-category "${PER_CATEGORY:-6}" --weights int4 --methods default,benchmarks/methods/suffix-cost.json \
+		bench smollm2 default --suite "$suite" --per-category "${PER_CATEGORY:-6}" --weights int4 \
+			--methods "${METHODS:-default,$methods/lookup-3.json,$methods/suffix-cost.json,$methods/draft-cost.json}" \
 			--peers llama.cpp:plain,llama.cpp@q4_0:plain,llama-server@q4_0:plain+ngram-simple+default $llama $server $small
 		;;
 	texts)
@@ -70,7 +75,7 @@ race() {
 		;;
 	bf16)
 		bench smollm2 bf16 --suite "$suite" --per-category "${PER_CATEGORY:-3}" --dtype bfloat16 \
-			--methods default,benchmarks/methods/carved-int4.json,benchmarks/methods/hybrid-carved.json \
+			--methods "${METHODS:-default,$methods/carved-int4.json,$methods/draft-cost.json}" \
 			--peers vllm:ngram+ngram-3 $vllm $nobind
 		;;
 	vllm-threads)
