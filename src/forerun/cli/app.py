@@ -88,7 +88,7 @@ COMMANDS = {
         "train.app:train",
         "Make prompts and answers; train models and drafters for speculative decoding; measure them.",
     ),
-    "corpus": ("corpus:corpus", "Make texts of your own ready to be drafted from."),
+    "corpus": ("corpora.corpus:corpus", "Make texts of your own ready to be drafted from."),
     "export": ("export:export", "Write a part of a model as a checkpoint for other engines."),
 }
 

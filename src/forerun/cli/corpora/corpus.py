@@ -8,8 +8,8 @@ from typing import Annotated, Any
 
 import typer
 
-from .shared_options import AsJson, Model
-from .terminal import note, progress, show, show_json
+from ..shared_options import AsJson, Model
+from ..terminal import note, progress, show, show_json
 
 MEGABYTE = 1_000_000
 
@@ -32,9 +32,9 @@ def build(
     as_json: AsJson = False,
 ) -> None:
     """Tokenize texts and sort their places, for --drafter corpus --path DIR; memory is bounded for any amount of text."""
-    from ..core.identity import digest_of_vocabulary
-    from ..drafters.corpora.files import build_corpus
-    from ..models.loading.load import open_module
+    from ...core.identity import digest_of_vocabulary
+    from ...drafters.corpora.files import build_corpus
+    from ...models.loading.load import open_module
 
     sizes = [_size(file) for file in files]
     note(f"reading the tokenizer of {model}")
@@ -64,7 +64,7 @@ def _size(file: Path) -> int:
 
 def _encoded(tokenizer: Any, files: Sequence[Path], tick: Callable[[], None]) -> Iterator[list[int]]:
     """The tokens of each text, about a megabyte of texts at once; tick is called for each megabyte."""
-    from ..drafters.corpora.texts import texts_of
+    from ...drafters.corpora.texts import texts_of
 
     waiting: list[str] = []
     size = 0

@@ -6,10 +6,10 @@ from pathlib import Path
 
 import pytest
 
-from forerun.cli import corpus
+from forerun.cli.corpora import corpus
 from forerun.testing import save_tiny
 
-from .conftest import Ran, check_same_text
+from ..conftest import Ran, check_same_text
 
 Call = Callable[..., Ran]
 
