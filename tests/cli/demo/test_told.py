@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from types import SimpleNamespace
 from typing import Any
 
@@ -62,6 +63,15 @@ def test_a_sentence_says_whether_it_helped(ratio: float, said: str) -> None:
     )
     assert said in told
     assert "Times as fast as transformers' generate in bfloat16: the default (lookup) in int4 48.5, its own" in told
+
+
+@pytest.mark.parametrize("rate", [0.0, 10.0])
+def test_a_figure_that_only_a_busy_machine_explains_is_not_compared(rate: float) -> None:
+    busy = replace(
+        kind(comparison(1.2, 400), comparison(1.5, 400)), transformers=Written(((1,),), int(rate), 1.0, None)
+    )
+    assert f"transformers' generate can't be told: it wrote {rate:.2g} tokens/s" in sentence(busy)
+    assert "Times as fast" not in sentence(busy)
 
 
 def test_equal_texts_are_said_to_be_equal() -> None:

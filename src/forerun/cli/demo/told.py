@@ -10,6 +10,8 @@ from ..conclusion import effect
 from .measured import Kind
 
 COLUMNS = ("method", "weights", "tokens/s", "over plain", "tokens/round", "text")
+# by how much plain decoding of the same weights is faster at most, unless the machine did other things meanwhile
+SLOWEST = 30
 FLATTERED = (
     "The bundled model's file holds 4-bit weights, so its int4 copy says nearly always what the model says; of a model in "
     "16 bits expect fewer right tokens."
@@ -54,7 +56,13 @@ def sentence(kind: Kind) -> str:
     """What the figures of a kind say, whether they are in favour or not."""
     said = [f"{contender.name} {effect(one)} in {contender.weights}" for contender, one in kind.compared]
     told = f"On {kind.described}: {'; '.join(said)}."
-    if rate := kind.transformers.rate:
+    rate = kind.transformers.rate
+    if rate * SLOWEST < kind.plain_rate("bfloat16"):
+        told += (
+            f" transformers' generate can't be told: it wrote {rate:.2g} tokens/s, as where other programs take its cores "
+            "or bfloat16 has no fast products."
+        )
+    elif rate:
         compared = ", ".join(
             f"{contender.name} in {contender.weights} {median(one.speculative.rates) / rate:.1f}"
             for contender, one in kind.compared
