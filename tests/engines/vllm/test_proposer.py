@@ -4,6 +4,7 @@ import logging
 from random import Random
 from typing import Any
 
+import numpy as np
 import pytest
 
 from forerun.engines.vllm import Proposer
@@ -88,6 +89,13 @@ def test_vllm_is_told_what_drafts(caplog: pytest.LogCaptureFixture) -> None:
 def test_what_can_not_run_is_refused_when_vllm_starts() -> None:
     with pytest.raises(UnsupportedOption, match="drafter 'draft_model' can't run inside vLLM"):
         Proposer(config(forerun={"drafter": {"name": "draft_model", "model": "x"}}))
+
+
+def test_sampled_tokens_may_come_as_arrays() -> None:
+    proposer = Proposer(config(forerun=METHODS[1]))
+    text = np.array([[5, 6, 7, 5, 6, 7, 5, 0]], dtype=np.int32)
+
+    assert proposer.propose([np.array([5], dtype=np.int32)], np.array([7]), text) == [[6, 7, 5]]
 
 
 def test_earlier_answers_are_drafted_from() -> None:

@@ -6,6 +6,7 @@ import json
 import os
 import subprocess
 from collections import Counter
+from itertools import pairwise
 from pathlib import Path
 from typing import Any
 
@@ -58,7 +59,7 @@ def test_greedy_answers_equal_those_without_drafts(told: dict[str, Any]) -> None
 
 
 def test_draws_follow_the_law_of_the_model(told: dict[str, Any], model: LlamaForCausalLM) -> None:
-    """The second token, for which lookup always has a draft: chi-square against the model's exact law of it."""
+    """The second token, for which lookup has a draft: its law by chi-square, and how often it is the drafted one."""
     from scipy.stats import chisquare
 
     with torch.no_grad():
@@ -67,6 +68,9 @@ def test_draws_follow_the_law_of_the_model(told: dict[str, Any], model: LlamaFor
     law = (first @ after).double()
     seen = Counter(draw[1] for draw in told["draws"])
     count = len(told["draws"])
+    follows = dict(pairwise(EVERYTHING))
+    drafted = sum(draw[1] == follows.get(draw[0]) for draw in told["draws"]) / count
+    right = sum(float(first[token] * after[token, wanted]) for token, wanted in follows.items())
     likely = [token for token in range(VOCABULARY) if law[token] * count >= 5]
     observed = [seen[token] for token in likely] + [count - sum(seen[token] for token in likely)]
     rest = 1 - float(law[likely].sum())
@@ -74,6 +78,7 @@ def test_draws_follow_the_law_of_the_model(told: dict[str, Any], model: LlamaFor
 
     assert told["draws_drafted"] > count
     assert told["draws_accepted"] > count / 10
+    assert abs(drafted - right) < 4 * (right * (1 - right) / count) ** 0.5
     assert len(likely) > 8
     assert chisquare(observed, [value * count / sum(expected) for value in expected]).pvalue > 1e-3
 

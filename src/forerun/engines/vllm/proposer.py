@@ -56,7 +56,8 @@ class Proposer:
         if self._failed:
             return [[] for _ in sampled_token_ids]
         try:
-            return self._rounds.next(sampled_token_ids, num_tokens_no_spec, token_ids_cpu)
+            sampled = [new if isinstance(new, list) else [int(token) for token in new] for new in sampled_token_ids]
+            return self._rounds.next(sampled, num_tokens_no_spec, token_ids_cpu)
         except Exception:
             self._failed = True
             logging.getLogger(LOG).exception("forerun failed and drafts no more until vLLM is started again")
