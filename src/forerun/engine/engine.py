@@ -35,6 +35,7 @@ from ..models.packed.pool import SequencePool
 from ..models.packed.runner import HFRunner, Runner
 from ..models.packed.sequence import Sequence as Target
 from ..policies.base import PolicyFactory
+from ..policies.fixed import Fixed
 from .answer import Answer, Piece, Result
 from .generation_config.defaults import CheckpointDefaults, read_defaults
 from .generation_config.processors import ProcessorContext
@@ -154,7 +155,9 @@ class Engine:
         with self.borrow(context.ids, speculate) as (sequence, drafter):
             if context.prediction and speculate:
                 drafter = Hybrid(Prediction(), drafter)
-            async with aclosing(decode(sequence, drafter, self._policy(), context, speculate)) as rounds:
+            # plain requests teach the policy nothing
+            policy = self._policy() if speculate else Fixed(1)
+            async with aclosing(decode(sequence, drafter, policy, context, speculate)) as rounds:
                 async for round in rounds:
                     yield round
 
