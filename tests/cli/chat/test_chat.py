@@ -150,6 +150,22 @@ def test_a_model_without_a_chat_template_is_refused(
     assert "a chat needs a chat template" in ran.said
 
 
+@pytest.mark.parametrize("flags", [("--top-p", "3"), ("--temperature", "-1"), ("--max-new-tokens", "-2")])
+def test_options_that_are_no_good_end_it_before_anything_is_asked(talk: Call, flags: tuple[str, ...]) -> None:
+    ran = talk("hello\nagain\n", *flags)
+
+    assert (ran.status, ran.out) == (2, "")
+    assert flags[0].removeprefix("--").replace("-", "_") in ran.said
+
+
+def test_answers_may_have_to_follow_a_schema(talk: Call, tmp_path: Path) -> None:
+    (tmp_path / "schema.json").write_text('{"enum": ["yes", "no"]}')
+    ran = talk("hello\nagain\n", "--json-schema", str(tmp_path / "schema.json"))
+
+    assert ran.status == 0
+    assert [line in ('"yes"', '"no"') for line in ran.out.splitlines()] == [True, True]
+
+
 def test_what_only_single_answers_have_is_no_flag(talk: Call) -> None:
     for flag in ("--logprobs", "--prediction"):
         ran = talk("hello\n", flag, "1")

@@ -5,6 +5,7 @@ from __future__ import annotations
 import re
 import shutil
 from collections.abc import Iterator
+from contextlib import contextmanager
 from functools import cache
 from typing import Any
 
@@ -42,29 +43,39 @@ def address() -> Iterator[str]:
 
 
 @pytest.fixture(scope="module")
-def browser() -> Iterator[Any]:
+def tab() -> Iterator[Any]:
     with playwright.sync_playwright() as running:
         opened = running.chromium.launch(executable_path=CHROMIUM, args=["--no-sandbox"], timeout=PATIENCE)
-        yield opened
+        made = opened.new_page()
+        made.set_default_timeout(PATIENCE)
+        yield made
         opened.close()
 
 
 @pytest.fixture
-def page(browser: Any, address: str) -> Iterator[Any]:
-    """The page, greeted by its server; what it asks for and what goes wrong in it are kept."""
-    yield from shown(browser, address)
+def page(tab: Any, address: str) -> Iterator[Any]:
+    with shown(tab, address) as page:
+        yield page
 
 
-def shown(browser: Any, address: str, **options: Any) -> Iterator[Any]:
-    page = browser.new_page(**options)
-    page.set_default_timeout(PATIENCE)
+@contextmanager
+def shown(tab: Any, address: str) -> Iterator[Any]:
+    """The page of a server, which may ask nobody else, and in which nothing may go wrong."""
     wrong: list[str] = []
-    page.on("pageerror", lambda error: wrong.append(str(error)))
-    page.on("request", lambda request: wrong.extend([request.url] * (not request.url.startswith(address))))
-    page.goto(address)
-    page.locator("#most").fill(str(TOKENS))
-    yield page
-    page.close()
+
+    def called(request: Any) -> None:
+        wrong.extend([request.url] * (not request.url.startswith(address)))
+
+    def failed(error: Any) -> None:
+        wrong.append(str(error))
+
+    tab.on("request", called)
+    tab.on("pageerror", failed)
+    tab.goto(address)
+    tab.locator("#most").fill(str(TOKENS))
+    yield tab
+    tab.remove_listener("request", called)
+    tab.remove_listener("pageerror", failed)
     assert wrong == []
 
 
@@ -196,10 +207,8 @@ def test_what_the_server_refuses_is_told_and_can_be_sent_anew(page: Any) -> None
     assert alert.is_hidden()
 
 
-def test_a_key_is_asked_for_where_the_server_wants_one(browser: Any) -> None:
-    with served(service({"self": engine()}, api_key=KEY)) as address:
-        pages = shown(browser, address)
-        page = next(pages)
+def test_a_key_is_asked_for_where_the_server_wants_one(tab: Any) -> None:
+    with served(service({"self": engine()}, api_key=KEY)) as address, shown(tab, address) as page:
         key = page.locator("#key")
         key.wait_for()
         assert "API key" in page.locator("#alert").text_content()
@@ -208,17 +217,14 @@ def test_a_key_is_asked_for_where_the_server_wants_one(browser: Any) -> None:
         page.get_by_text(f"{NAME},").wait_for()
         ask(page, "hello")
         assert answered(page)[0] == said("hello")
-        next(pages, None)
 
 
-def test_it_is_dark_where_the_reader_wants_that(browser: Any, address: str) -> None:
+def test_it_is_dark_where_the_reader_wants_that(page: Any) -> None:
     grounds = {}
     for scheme in ("light", "dark"):
-        pages = shown(browser, address, color_scheme=scheme)
-        page = next(pages)
+        page.emulate_media(color_scheme=scheme)
         colour = page.locator("body").evaluate("one => getComputedStyle(one).backgroundColor")
         grounds[scheme] = sum(map(int, re.findall(r"\d+", colour)[:3]))
-        next(pages, None)
 
     assert grounds["light"] > 700
     assert grounds["dark"] < 100

@@ -35,12 +35,14 @@ class Total:
 class Conversation:
     """Turns of a user and a model. Each prompt begins with the last one, whose keys and values the engine still has.
 
-    before: messages that stay at the beginning. totals: of the answers with drafts, and of those without.
+    before: messages that stay at the beginning. totals: of the answers with drafts, and of those without. Raises ValueError
+    on options that no prompt can be answered with.
     """
 
     def __init__(self, engine: Engine, options: RequestOptions, before: Sequence[Message] = ()) -> None:
         self.speculate = options.get("speculate") is not False
         self.totals = {True: Total(), False: Total()}
+        engine.prepare([*before, {"role": "user", "content": "a"}], {"max_new_tokens": MOST_TOKENS, **options})
         self._engine = engine
         self._options = options
         self._before = tuple(before)
