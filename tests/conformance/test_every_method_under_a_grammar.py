@@ -91,7 +91,11 @@ def test_greedy_text_equals_masked_plain_decoding_alone_and_in_a_batch(
     assert together(built, [request(prompt) for prompt in PROMPTS]) == wanted
 
 
-@pytest.mark.parametrize(("drafter", "options", "policy", "policy_options"), REPEATED)
+# the rules that look at a token's law, at its depth, and at what was learnt
+SAMPLED = [case for case in REPEATED if case.values[2] in ("fixed", "confidence_product", "bounded", "roc")]
+
+
+@pytest.mark.parametrize(("drafter", "options", "policy", "policy_options"), SAMPLED)
 def test_seeded_sampling_is_the_same_alone_and_in_a_batch_and_follows_the_grammar(
     drafter: str, options: dict[str, Any], policy: str, policy_options: dict[str, Any]
 ) -> None:

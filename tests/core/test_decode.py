@@ -6,9 +6,11 @@ from collections.abc import AsyncGenerator, Sequence
 from functools import cache
 
 import pytest
+import torch
 from torch import Tensor
 
 from forerun.core.chance import Seeded
+from forerun.core.constraint import Constraint
 from forerun.core.decode import decode
 from forerun.core.drafter import Drafter
 from forerun.core.drive import drive
@@ -44,6 +46,43 @@ class Scripted(Drafter):
 
     def learn(self, round: Round, rows: Tensor) -> None:
         self.learnt.append((round, rows.clone()))
+
+
+class Counting(Constraint):
+    """After an even token come the next three numbers, as far as `last`; after an odd one, any even one."""
+
+    def __init__(self, first: int, last: int = 95) -> None:
+        self.text: tuple[int, ...] = (first,)
+        self.last = last
+
+    def allowed(self, drafted: tuple[int, ...]) -> Tensor | None:
+        mask = torch.zeros(97, dtype=torch.bool)
+        mask[list(self._after(drafted))] = True
+        return mask if mask.any() else None
+
+    def permits(self, drafted: tuple[int, ...], token: int) -> bool:
+        return token in self._after(drafted)
+
+    def completes(self, drafted: tuple[int, ...]) -> bool:
+        return not self._after(drafted)
+
+    def forced(self, room: int) -> tuple[int, ...]:
+        tokens: tuple[int, ...] = ()
+        while len(tokens) < room and len(after := self._after(tokens)) == 1:
+            tokens = (*tokens, *after)
+        return tokens
+
+    def emit(self, tokens: Sequence[int]) -> None:
+        self.text = (*self.text, *tokens)
+        self.complete = self.completes(())
+
+    def _after(self, drafted: tuple[int, ...]) -> range:
+        text = (*self.text, *drafted)
+        last = text[-1]
+        if last >= self.last:
+            return range(0)
+        in_a_row = next((n for n in range(1, len(text)) if text[-n] != text[-n - 1] + 1), len(text))
+        return range(0, 97, 2) if in_a_row > 3 and last % 2 else range(last + 1, last + 2)
 
 
 class Recorder(LengthPolicy):
@@ -227,3 +266,52 @@ def test_sampling_reaches_every_row_with_its_own_prefix() -> None:
     got = rounds(other, Scripted(one.ids[5:8]), Fixed(3))
     assert other.ids == one.ids
     assert got[1].verdict.path == (0, 1, 2)
+
+
+def test_forced_tokens_are_the_draft_and_neither_policy_nor_drafter_is_asked() -> None:
+    policy, drafter = Recorder(2), Scripted([1, 2])
+    request = context(constraint=Counting(10), max_new_tokens=5)
+    got = rounds(request, drafter, policy)
+    assert request.ids[4:7] == [11, 12, 13]
+    first = got[1]
+    assert first.forced
+    assert not first.held_back
+    assert first.draft.tokens == first.tokens[: len(first.draft)] == (12, 13)
+    asked = [round for round in got[1:] if not round.forced]
+    assert len(policy.seen) == len(asked) < len(got) - 1
+    assert [round for round, _ in drafter.learnt] == got
+
+
+def test_forced_tokens_are_not_drafted_where_that_is_turned_off_and_the_text_is_the_same() -> None:
+    drafted, plainly = (
+        context(constraint=Counting(10), max_new_tokens=20),
+        context(constraint=Counting(10), max_new_tokens=20),
+    )
+    assert any(round.forced for round in rounds(drafted))
+    source = decode(TokenSequence(runner()), NoDraft(), Fixed(3), plainly, forced=False)
+    assert not any(len(round.draft) for round in drive(source))
+    assert plainly.ids == drafted.ids
+
+
+@pytest.mark.parametrize("new", [1, 2, 3])
+def test_forced_tokens_leave_room_for_the_targets_own(new: int) -> None:
+    request = context(constraint=Counting(10), max_new_tokens=new)
+    got = rounds(request)
+    assert request.ids[4:] == [11, 12, 13][:new]
+    assert sum(len(round.draft) for round in got) == max(new - 2, 0)
+
+
+def test_the_text_ends_where_the_constraint_lets_nothing_follow() -> None:
+    request = context(constraint=Counting(10, last=13), max_new_tokens=50)
+    rounds(request)
+    assert request.ids[4:] == [11, 12, 13]
+    assert request.finish_reason == "stop"
+
+
+def test_raw_logits_that_are_asked_for_leave_out_what_is_forbidden() -> None:
+    request = context(constraint=Counting(10), max_new_tokens=3, keep_logits=True)
+    for round in rounds(request):
+        assert round.logits is not None
+        assert len(round.logits) == len(round.tokens)
+        for row, token in zip(round.logits, round.tokens, strict=True):
+            assert (row > -torch.inf).nonzero()[:, 0].tolist() == [token]

@@ -117,3 +117,12 @@ def test_native_time_is_of_rounds_alone_and_adds_up() -> None:
     stats.merge(other)
     assert stats.native_seconds == 0.75
     assert stats.as_dict()["native_seconds"] == 0.75
+
+
+def test_forced_tokens_are_the_accepted_ones_of_rounds_that_a_grammar_forced() -> None:
+    rounds = [prefill(), turn(chain(1, 2, 3), 3), replace(turn(chain(4, 5), 2), forced=True)]
+    stats = Stats(rounds)
+    assert (stats.drafted, stats.accepted, stats.forced) == (5, 5, 2)
+    assert stats.as_dict()["forced"] == 2
+    stats.merge(Stats(rounds[2:]))
+    assert stats.forced == 4

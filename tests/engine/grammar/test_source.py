@@ -88,3 +88,27 @@ def test_choices_are_texts(value: Any) -> None:
     assert choices("choice", iter(["a", "b"])) == ("a", "b")
     with pytest.raises(ValueError, match="choice must"):
         choices("choice", value)
+
+
+@pytest.mark.parametrize(
+    ("schema", "fine"),
+    [
+        ({"multipleOf": 100_000}, True),
+        ({"multipleOf": 0.01}, True),
+        ({"anyOf": [{"multipleOf": 60}, {"multipleOf": 1000.5}]}, True),
+        ({"properties": {"multipleOf": {"type": "integer"}}}, True),
+        ({"multipleOf": 100_001}, False),
+        ({"multipleOf": 1e300}, False),
+        ({"items": {"multipleOf": 1.0000001}}, False),
+        ({"allOf": [{"multipleOf": 9973}, {"multipleOf": 9967}]}, False),
+    ],
+)
+def test_multiples_that_would_take_minutes_to_compile_are_refused(schema: dict[str, Any], fine: bool) -> None:
+    text = schema_text("json_schema", schema)
+    hidden = "start: %json " + text.replace("multipleOf", "multipl\\u0065Of")
+    for given in ({"json_schema": text}, {"grammar": hidden}):
+        if fine:
+            assert source_of(given) is not None
+            continue
+        with pytest.raises(ValueError, match='"multipleOf" with a least common multiple of at most 100000'):
+            source_of(given)

@@ -3,14 +3,20 @@
 from __future__ import annotations
 
 import json
+import re
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
+from fractions import Fraction
+from math import lcm
 from typing import Any
 
 from ...errors import UnsupportedOption, reason_of
 
 KINDS = ("json_schema", "json_object", "regex", "choice", "grammar")
 LONGEST = 1 << 18  # characters
+MOST_STATES = 100_000  # of the automaton for "multipleOf", which no limit of llguidance bounds: half a second
+MULTIPLE = re.compile(r'"multipleOf"\s*:\s*([0-9]+(?:\.[0-9]+)?)(?:[eE]([+-]?[0-9]+))?')
+ESCAPED = re.compile(r"\\u([0-9a-fA-F]{4})")
 
 
 @dataclass(frozen=True, slots=True)
@@ -32,6 +38,8 @@ def source_of(given: Mapping[str, Any]) -> GrammarSource | None:
     text = '{"type": "object"}' if kind == "json_object" else json.dumps(list(value)) if kind == "choice" else value
     if len(text) > LONGEST:
         raise ValueError(f"{kind} must hold at most {LONGEST} characters, got {len(text)}")
+    if kind in ("json_schema", "grammar"):
+        _check_multiples(kind, text)
     return GrammarSource("json_schema" if kind == "json_object" else kind, text)
 
 
@@ -47,6 +55,20 @@ def schema_text(name: str, value: Any) -> str:
     if not isinstance(schema, Mapping):
         raise ValueError(f"{name} must be a JSON object (or true), got {text[:60]}")
     return text
+
+
+def _check_multiples(kind: str, text: str) -> None:
+    """A number that is a multiple of several has to be one of their least common multiple."""
+    states = 1
+    for number, exponent in MULTIPLE.findall(ESCAPED.sub(lambda found: chr(int(found[1], 16)), text)):
+        power = int(exponent or 0)
+        scaled = Fraction(number) * 10 ** min(max(power, -400), 400)
+        states = lcm(states, scaled.numerator or 1)
+        if states > MOST_STATES:
+            raise ValueError(
+                f'{kind} must hold "multipleOf" with a least common multiple of at most {MOST_STATES}, got {number}'
+                + (f"e{exponent}" if exponent else "")
+            )
 
 
 def grammar_text(name: str, value: Any) -> str:
