@@ -35,6 +35,7 @@ from ..models.packed.pool import SequencePool
 from ..models.packed.runner import HFRunner, Runner
 from ..models.packed.sequence import Sequence as Target
 from ..policies.base import PolicyFactory
+from ..policies.fixed import Fixed
 from .answer import Answer, Piece, Result
 from .explanation import Explained, Explaining
 from .generation_config.defaults import CheckpointDefaults, read_defaults
@@ -166,7 +167,8 @@ class Engine:
         with self.borrow(context.ids, speculate) as (sequence, drafter):
             if context.prediction and speculate:
                 drafter = Cascade((Prediction(), drafter), ("prediction", self._drafter_name), None)
-            policy = self._policy()
+            # plain requests teach the policy nothing
+            policy = self._policy() if speculate else Fixed(1)
             if told is not None:
                 policy = Explaining(policy, drafter, self._drafter_name, told)
             async with aclosing(decode(sequence, drafter, policy, context, speculate)) as rounds:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import sys
+from socket import socket
 from types import FrameType
 from typing import final
 
@@ -23,18 +24,17 @@ class Server(uvicorn.Server):
         super().__init__(config)
         self._service = service
         self._patience = patience
-        self._closing: asyncio.Task[None] | None = None
 
-    async def shutdown(self, sockets: object = None) -> None:
-        self._closing = asyncio.create_task(self._service.close(self._patience))
-        await super().shutdown()
-        await self._closing
+    async def shutdown(self, sockets: list[socket] | None = None) -> None:
+        closing = asyncio.create_task(self._service.close(self._patience))
+        await super().shutdown(sockets)
+        await closing
 
     def handle_exit(self, sig: int, frame: FrameType | None) -> None:
         if not self.should_exit:
             super().handle_exit(sig, frame)
         else:  # a second signal doesn't wait
-            self.force_exit = True
+            self._service.engines.hurry()
 
 
 def run(service: Service, host: str, port: int, patience: float) -> None:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from queue import Queue
+from time import perf_counter
 from typing import Any
 
 import pytest
@@ -95,6 +96,18 @@ def test_closing_tells_those_that_are_late_and_takes_no_more() -> None:
     assert errors == set(tickets)
     with pytest.raises(Refusal, match="shutting down"):
         thread.submit([ticket()])
+
+
+def test_closing_may_be_hurried() -> None:
+    thread, told = started(running=1)
+    thread.submit([ticket(240)])
+    told.get(timeout=SECONDS)
+    thread.hurry()
+    begun = perf_counter()
+    thread.close(SECONDS)
+
+    assert perf_counter() - begun < SECONDS / 2
+    assert not thread.alive
 
 
 def test_a_failure_before_requests_join_is_theirs() -> None:

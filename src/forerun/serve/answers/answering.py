@@ -9,8 +9,8 @@ from time import perf_counter, time
 from typing import final
 from uuid import uuid4
 
-from ...engine.grammar.matching import GrammarTooComplex
 from ...engine.in_flight import Job
+from ...errors import UnsupportedOption
 from ..refusal import Refusal, failed, invalid
 from ..worker.update import Ticket, Update
 from .usage import Tally
@@ -48,4 +48,4 @@ def told(error: Exception) -> Refusal:
     """What a client is told of the error that ended its request."""
     if isinstance(error, Refusal):
         return error
-    return invalid(str(error)) if isinstance(error, GrammarTooComplex) else failed()
+    return invalid(str(error)) if isinstance(error, UnsupportedOption) else failed()

@@ -5,7 +5,7 @@ from __future__ import annotations
 import logging
 from collections import deque
 from collections.abc import Callable, Sequence
-from threading import Condition, Thread
+from threading import Condition, Event, Thread
 from time import perf_counter
 from typing import final
 
@@ -16,6 +16,7 @@ from .update import Ticket, Update
 
 Told = list[tuple[Ticket, Update]]
 
+LOOK_AGAIN = 0.02  # seconds
 LOG = logging.getLogger("forerun.serve")
 
 
@@ -46,6 +47,7 @@ class EngineThread:
         self._leaving: list[Ticket] = []
         self._running: set[Ticket] = set()
         self._closing = False
+        self._hurried = Event()
         self._flight: InFlight[Ticket] = InFlight(most_read)
         self._thread = Thread(target=self._run, name="forerun-engine", daemon=True)
 
@@ -99,7 +101,9 @@ class EngineThread:
         with self._changed:
             self._closing = True
             self._changed.notify()
-        self._thread.join(seconds)
+        deadline = perf_counter() + seconds
+        while self._thread.is_alive() and perf_counter() < deadline and not self._hurried.wait(LOOK_AGAIN):
+            pass
         if not self._thread.is_alive():
             return
         with self._changed:
@@ -107,6 +111,10 @@ class EngineThread:
         self._tell([(ticket, Update(error=shutting_down(), at=perf_counter())) for ticket in late])
         self._let_leave(late)
         self._thread.join()
+
+    def hurry(self) -> None:
+        """Let close wait no longer."""
+        self._hurried.set()
 
     def _run(self) -> None:
         while self._await_work():
