@@ -243,7 +243,7 @@ def test_it_reads_a_text_as_the_drafter_that_it_branches() -> None:
     ("options", "message"),
     [
         ({}, "drafter 'tree' needs option 'of'"),
-        ({"of": "magic"}, "unknown drafter 'magic'; known: cascade, draft_model"),
+        ({"of": "magic"}, "unknown drafter 'magic'; known: auto, cascade, draft_model"),
         (
             {"of": "lookup"},
             "drafter 'tree' can't branch drafter 'lookup', which gives no probabilities; draft with draft_model, self",

@@ -25,7 +25,7 @@ from ..core.values import Round, Step
 from .base import POLICIES, PolicyFactory
 from .wrapping import Wrapping, inner_policy
 
-MEASURED_FIRST, NEWEST = 3, 15  # plain rounds
+MEASURED_FIRST, NEWEST = 3, 31  # plain rounds
 MEASURE_AGAIN = 128  # drafted rounds
 PROBE = 4  # rounds; the first pays for bringing the drafter up to date, so its gain decides nothing
 SHORTEST_REST, LONGEST_REST = 16, 1024
@@ -46,6 +46,7 @@ class LossAccount(Learned):
         self._loss = loss
         self._credit = credit
         self._plain: deque[float] = deque(maxlen=NEWEST)
+        self._plain_time = 0.0
         self._expected = 0.0  # gain of a drafted round
         self._usual, self._interrupted = 1.0, False  # time of a drafted round; whether the last one was interrupted
         self._drafted = 0  # rounds since the last plain one
@@ -73,13 +74,19 @@ class LossAccount(Learned):
         if seconds <= 0:  # a round that nobody timed
             return
         if round.held_back:
-            self._plain.append(seconds)
+            self._measure(seconds)
             self._drafted = 0
             self._put(self._loss * len(round.tokens))
             if self._rested is not None and self._probe is None:
                 self._rested += 1
         elif self._plain:
-            self._judge(len(round.tokens), self._counted(seconds / median(self._plain)))
+            self._judge(len(round.tokens), self._counted(seconds / self._plain_time))
+
+    def _measure(self, seconds: float) -> None:
+        """The mean, as for drafted rounds: on a busy machine it lies above the median. Interrupted rounds count as there."""
+        self._plain.append(seconds)
+        longest = INTERRUPTED * median(self._plain)
+        self._plain_time = sum(min(one, longest) for one in self._plain) / len(self._plain)
 
     def _counted(self, plain_rounds: float) -> float:
         """The time that counts, as it is where rounds take so long one after the other."""
