@@ -157,7 +157,7 @@ class Governor(Wrapping):
 
 @POLICIES("governor", source="forerun")
 def build(
-    *, inner: str = "cost", credit: float = 4.0, loss: float = 0.01, carry: bool = True, **options: Any
+    *, inner: str = "cost", credit: float = 8.0, loss: float = 0.01, carry: bool = True, **options: Any
 ) -> PolicyFactory:
     """Another policy (inner, with its own options), switched off while plain decoding is faster.
 
