@@ -30,7 +30,7 @@ MEASURE_AGAIN = 128  # drafted rounds
 PROBE = 4  # rounds; the first pays for bringing the drafter up to date, so its gain decides nothing
 SHORTEST_REST, LONGEST_REST = 16, 1024
 LEAST_PRICE, DEAR = 0.25, 0.5  # plain rounds: of a probe at least; lost by one that is not soon repeated
-FADE = 0.8
+FADE, FADE_OF_GAIN = 0.8, 0.95  # of the usual time of a drafted round; of its gain, in which single rounds say less
 INTERRUPTED = (
     4.0  # times the usual time: a single round that took longer was interrupted, which says nothing of its draft
 )
@@ -100,7 +100,7 @@ class LossAccount(Learned):
         gain = tokens - plain_rounds
         self._drafted += 1
         self._put(gain + self._loss * tokens)
-        self._expected = FADE * self._expected + (1 - FADE) * gain
+        self._expected = FADE_OF_GAIN * self._expected + (1 - FADE_OF_GAIN) * gain
         if self._rested is not None:
             self._probe = [*(self._probe or []), gain]
             if len(self._probe) == PROBE and sum(self._probe[1:]) > 0 and self._credit > 0:
