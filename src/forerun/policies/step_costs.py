@@ -81,7 +81,7 @@ class MeasuredStepCosts(StepCosts):
         self._line: Line | None = None
         self._step: dict[bool, float] = {}
         self._verify: dict[int, float] = {}
-        self._unread: set[int] = set()  # rows of rounds that the medians don't hold yet
+        self._unread: dict[int, None] = {}  # rows of rounds that the medians do not hold yet
         self._kept = NOTHING
 
     def step(self, has_row: bool) -> float:
@@ -120,7 +120,7 @@ class MeasuredStepCosts(StepCosts):
             self._steps.setdefault(has_row, deque(maxlen=NEWEST)).append(round.timing.draft / steps)
         rows = len(round.draft) + 1
         self._rounds.setdefault(rows, deque(maxlen=NEWEST)).append(round.timing.verify)
-        self._unread.add(rows)
+        self._unread[rows] = None
 
     def _refresh(self) -> None:
         """Read the rounds that were learnt since this was asked last."""
