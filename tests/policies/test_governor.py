@@ -184,6 +184,20 @@ def test_one_round_that_was_interrupted_does_not_end_drafting() -> None:
     assert bad.holds_back
 
 
+def test_a_busy_machine_interrupts_plain_rounds_as_often_as_drafted_ones() -> None:
+    """Drafts gain a little; every third round of either kind takes three times as long."""
+    account = LossAccount(4.0, 0.01)
+    busy = [1.0, 1.0, 3.0]
+    held = 0
+    for number in range(900):
+        if account.holds_back:
+            held += 1
+            account.learn(timed(0, 0, busy[number % 3], held_back=True))
+        else:
+            account.learn(timed(3, int(number % 3 == 0), 1.1 * busy[number % 3]))
+    assert held < 100
+
+
 def test_what_an_account_learnt_goes_on_and_the_time_of_plain_rounds_is_measured_anew() -> None:
     account, kept = LossAccount(4.0, 0.01), LossAccount(4.0, 0.01)
     for _ in range(3):

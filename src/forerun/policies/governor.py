@@ -26,12 +26,12 @@ from .base import POLICIES, PolicyFactory
 from .costs.pack_costs import PackCosts, draft_seconds
 from .wrapping import Wrapping, inner_policy
 
-MEASURED_FIRST, NEWEST = 3, 15  # plain rounds
+MEASURED_FIRST, NEWEST = 3, 31  # plain rounds
 MEASURE_AGAIN = 128  # drafted rounds
 PROBE = 4  # rounds; the first pays for bringing the drafter up to date, so its gain decides nothing
 SHORTEST_REST, LONGEST_REST = 16, 1024
 LEAST_PRICE, DEAR = 0.25, 0.5  # plain rounds: of a probe at least; lost by one that is not soon repeated
-FADE = 0.8
+FADE, FADE_OF_GAIN = 0.8, 0.95  # of the usual time of a drafted round; of its gain, in which single rounds say less
 INTERRUPTED = (
     4.0  # times the usual time: a single round that took longer was interrupted, which says nothing of its draft
 )
@@ -48,6 +48,7 @@ class LossAccount(Learned):
         self._credit = credit
         self._plain: deque[float] = deque(maxlen=NEWEST)
         self._packs = PackCosts()
+        self._plain_time = 0.0
         self._expected = 0.0  # gain of a drafted round
         self._usual, self._interrupted = 1.0, False  # time of a drafted round; whether the last one was interrupted
         self._drafted = 0  # rounds since the last plain one
@@ -77,13 +78,19 @@ class LossAccount(Learned):
         seconds = round.timing.draft + round.timing.verify
         if round.held_back:
             if not self._packs.shared:
-                self._plain.append(seconds)
+                self._measure(seconds)
             self._learn_held_back(len(round.tokens))
         elif self._packs.shared:
             seconds = draft_seconds(round) + self._packs.verify(len(round.draft) + 1)
             self.judge(len(round.tokens), self._counted(seconds / self._packs.verify(1)))
         elif self._plain:
-            self.judge(len(round.tokens), self._counted(seconds / median(self._plain)))
+            self.judge(len(round.tokens), self._counted(seconds / self._plain_time))
+
+    def _measure(self, seconds: float) -> None:
+        """The mean, as for drafted rounds: on a busy machine it lies above the median. Interrupted rounds count as there."""
+        self._plain.append(seconds)
+        longest = INTERRUPTED * median(self._plain)
+        self._plain_time = sum(min(one, longest) for one in self._plain) / len(self._plain)
 
     def _counted(self, plain_rounds: float) -> float:
         """The time that counts, as it is where rounds take so long one after the other."""
@@ -95,7 +102,7 @@ class LossAccount(Learned):
 
     def learn_plain(self, tokens: float, seconds: float) -> None:
         """Of a round that was held back."""
-        self._plain.append(seconds)
+        self._measure(seconds)
         self._learn_held_back(tokens)
 
     def _learn_held_back(self, tokens: float) -> None:
@@ -109,7 +116,7 @@ class LossAccount(Learned):
         gain = tokens - plain_rounds
         self._drafted += 1
         self._put(gain + self._loss * tokens)
-        self._expected = FADE * self._expected + (1 - FADE) * gain
+        self._expected = FADE_OF_GAIN * self._expected + (1 - FADE_OF_GAIN) * gain
         if self._rested is not None:
             self._probe = [*(self._probe or []), gain]
             if len(self._probe) == PROBE and sum(self._probe[1:]) > 0 and self._credit > 0:
@@ -169,7 +176,7 @@ class Governor(Wrapping):
 
 @POLICIES("governor", source="forerun")
 def build(
-    *, inner: str = "cost", credit: float = 4.0, loss: float = 0.01, carry: bool = True, **options: Any
+    *, inner: str = "cost", credit: float = 8.0, loss: float = 0.01, carry: bool = True, **options: Any
 ) -> PolicyFactory:
     """Another policy (inner, with its own options), switched off while plain decoding is faster.
 

@@ -21,7 +21,7 @@ class TimesByRows:
         self._first_slope = slope
         self._seen: dict[float, deque[float]] = {}
         self._points: dict[float, tuple[float, float]] = {}
-        self._unread: set[float] = set()  # rows whose newest times the points don't hold yet
+        self._unread: dict[float, None] = {}  # rows whose newest times the points don't hold yet
         self._line: Line | None = None
         self._known: dict[float, float] = {}
 
@@ -30,7 +30,7 @@ class TimesByRows:
 
     def add(self, rows: float, time: float) -> None:
         self._seen.setdefault(rows, deque(maxlen=NEWEST)).append(time)
-        self._unread.add(rows)
+        self._unread[rows] = None
         self._line = None
         self._known.clear()
 
