@@ -82,8 +82,8 @@ def test_1000_clients_that_leave_at_random_moments_leave_nothing_behind() -> Non
 
     async def work(caller: httpx.AsyncClient) -> str:
         app = create_app(one)
-        body = httpx.Request("POST", "http://localhost", json={**BODY, "max_tokens": 12, "stream": True}).content
-        whole = httpx.Request("POST", "http://localhost", json={**BODY, "max_tokens": 12}).content
+        body = httpx.Request("POST", "http://localhost", json={**BODY, "max_tokens": 6, "stream": True}).content
+        whole = httpx.Request("POST", "http://localhost", json={**BODY, "max_tokens": 6}).content
         staying = asyncio.create_task(caller.post("/v1/completions", json={**BODY, "seed": 1}))
         for _ in range(10):
             await asyncio.gather(
