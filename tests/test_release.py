@@ -32,8 +32,8 @@ EXTRAS: dict[str, list[str]] = PROJECT["optional-dependencies"]
 CONSTRAINTS = (ROOT / "constraints.txt").read_text(encoding="utf-8").splitlines()
 # other engines, each in an environment of its own
 ELSEWHERE = {"llama_cpp", "vllm"}
-# optuna brings it
-BROUGHT = {"sqlalchemy"}
+# optuna brings the first, fastapi the others
+BROUGHT = {"sqlalchemy", "pydantic", "starlette"}
 KERNELS = "forerun/models/lean/native/cpp/"
 
 

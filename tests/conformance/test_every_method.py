@@ -32,7 +32,7 @@ VARIANTS: dict[str, list[dict[str, Any]]] = {
     "suffix": [{}, {"least": 0.01, "history": 0}],
     "recycle": [{"min_confidence": 0.0, "budget": 12}, {"n": 1, "pairs": 0, "min_confidence": 0.01}],
     "corpus": [{"path": "texts"}, {"path": "texts", "least": 0.01}],
-    "draft_model": [{"model": "small"}, {"model": "itself"}, {"model": "compact"}],
+    "draft_model": [{"model": "small"}, {"model": "itself"}, {"model": "compact"}, {"model": "small", "draws": False}],
     "exit_adapter": [{"adapter": name} for name in ("state 2", "state+token 4")],
     "hybrid": [
         {"then": "self", "exit_layer": 2},

@@ -22,7 +22,7 @@ METHODS: dict[str, dict[str, Any]] = {
     "suffix": {"drafter": "suffix", "policy": "cost"},
     "recycle": {"drafter": "recycle", "policy": "cost"},
     "draft_model": {"drafter": "draft_model", "drafter_options": {"model": "small"}},
-    "hybrid": {"drafter": "hybrid", "drafter_options": {"then": "self", "exit_layer": 1}},
+    "cascade": {"drafter": "cascade", "drafter_options": {"of": "lookup,suffix"}},
     "tree": {"drafter": "tree", "drafter_options": {"of": "draft_model", "model": "small", "n": 2}},
     "ahead": {"drafter": "exit_adapter", "drafter_options": {"adapter": "state+token"}},
     "after": {"drafter": "exit_adapter", "drafter_options": {"adapter": "state"}},

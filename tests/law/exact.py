@@ -225,13 +225,14 @@ class TableSequence:
     def __init__(self, table: Any, drafts: Any = None) -> None:
         self.ids: list[int] = []
         self.runner = self
-        self.max_length = None
-        self.num_layers = 2
+        self.max_length, self.num_layers = None, 2
         self._table = table
         self._drafts = drafts or table
         self._scratch: list[tuple[int, ...]] = []
 
-    async def sync(self, ids: Sequence[int], taps: frozenset[int] = frozenset(), states: Tensor | None = None) -> Rows:
+    async def sync(
+        self, ids: Sequence[int], taps: frozenset[int] = frozenset(), states: Tensor | None = None, chain: Any = None
+    ) -> Rows:
         assert states is None or len(states) == len(ids) - shared_prefix(self.ids, ids[:-1])
         self.ids = list(ids)
         self._scratch = []
@@ -245,6 +246,7 @@ class TableSequence:
         taps: frozenset[int] = frozenset(),
         states: Tensor | None = None,
         want: int | None = None,
+        chain: Any = None,
     ) -> Rows:
         assert states is None or len(states) == len(tokens)
         first = len(self._scratch)

@@ -7,12 +7,12 @@ from dataclasses import replace
 from typing import Any
 
 import pytest
-from forerun.drafters.hybrid import Hybrid
 
 from forerun.core.constraint import Constraint
 from forerun.core.drafter import Drafter
 from forerun.core.policy import LengthPolicy
 from forerun.core.values import Step
+from forerun.drafters.cascade import Cascade
 from forerun.drafters.lookup import Lookup
 from forerun.drafters.none import NoDraft
 from forerun.policies.fixed import Fixed
@@ -46,7 +46,7 @@ DRAFTERS: dict[str, Make] = {
     "another sparse model": drafts.other_model(SPARSE),
     "adapter": drafts.after_an_exit(Q),
     "lookup": lambda target: Lookup(2, 1),
-    "hybrid": lambda target: Hybrid(Lookup(2, 1), drafts.chain(target)),
+    "first found": lambda target: Cascade((Lookup(2, 1), drafts.chain(target)), ("lookup", "chain"), None),
     "drawn tree": drafts.branched(drafts.chain),
     "chosen tree": drafts.branched(drafts.chain, drawn=False),
     "graph": drafts.merged(drafts.chain),

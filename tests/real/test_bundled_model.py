@@ -115,7 +115,8 @@ def test_every_drafter_writes_what_transformers_writes(drafter: str, untrained: 
         "prompts": prompts_corpus,
     }
     options = {name: made.get(value, value) for name, value in OPTIONS.get(drafter, {}).items()}
-    engine = load("smollm2", dtype="float32", drafter=drafter, drafter_options=options, policy_options={"k": 3})
+    policy = {} if drafter == "auto" else {"policy_options": {"k": 3}}
+    engine = load("smollm2", dtype="float32", drafter=drafter, drafter_options=options, **policy)
     results = engine.generate(list(PROMPTS), max_new_tokens=NEW, max_batch=20)
     assert [result.ids for result in results] == [wanted(prompt) for prompt in PROMPTS]
     # no request says what it expects

@@ -47,7 +47,7 @@ def _trained_draft(parts: Parts) -> tuple[tuple[str, DrafterFactory] | None, str
     refused = ""
     for draft in known_drafts(parts.identity):
         try:
-            make = DRAFTERS.entry(TRAINED).build(parts, model=str(draft.directory))
+            make = DRAFTERS.entry(TRAINED).build(parts, model=str(draft.directory), draws=False)
         except (ForerunError, ValueError, OSError) as error:
             refused = refused or f"; the draft {draft.name} was left out: {error}"
             continue

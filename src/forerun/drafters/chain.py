@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 from collections.abc import AsyncGenerator, Sequence
+from copy import copy
+from dataclasses import replace
 
 from ..core.drafter import Drafter
 from ..core.forward import Rows
@@ -36,6 +38,13 @@ async def chained(drafter: Drafter, context: Context) -> AsyncGenerator[Step]:
         finally:
             if left:
                 drafter.unused = UnusedWork(DraftCounts(left, invalid=int(step is None)), left * rows.seconds / count)
+
+
+def choosing(context: Context) -> Context:
+    """The same request, whose drafts are chosen and not drawn; it moves with the other one."""
+    chosen = copy(context)
+    chosen.sampling = replace(context.sampling, temperature=0.0)
+    return chosen
 
 
 def next_step(rows: Rows, context: Context, drafted: Sequence[int]) -> Step:

@@ -10,6 +10,7 @@ Sources: Leviathan et al., arXiv 2211.17192; Chen et al., arXiv 2302.01318.
 
 from __future__ import annotations
 
+from collections.abc import AsyncGenerator
 from collections.abc import Sequence as Series
 from dataclasses import replace
 from pathlib import Path
@@ -20,7 +21,7 @@ import torch.nn.functional as F
 
 from ..core.forward import Rows
 from ..core.identity import Identity
-from ..core.values import Context
+from ..core.values import Context, Step
 from ..errors import UnsupportedOption
 from ..models.files.compact_draft import RANKING, read_compact
 from ..models.files.draft import read_draft
@@ -32,6 +33,7 @@ from ..models.packed.request import Chain
 from ..models.packed.sequence import shared_prefix
 from .activations import drafted_in
 from .base import DRAFTERS, DrafterFactory, Parts
+from .chain import chained, choosing
 from .pooled import Pooled
 from .vocabulary import first_ranked
 
@@ -42,14 +44,20 @@ STAND_IN = 0  # for a token that the draft model doesn't have
 class ModelDraft(Pooled):
     """shared: the ids that both models have. width: how many the target has, where the draft model has fewer."""
 
-    def __init__(self, pool: SequencePool, shared: int, told: str = "", width: int | None = None) -> None:
+    def __init__(
+        self, pool: SequencePool, shared: int, told: str = "", width: int | None = None, draws: bool = True
+    ) -> None:
         super().__init__(pool)
         if pool.identity is not None:
             self.identity = f"draft_model of weights {pool.identity.weights}{told}"
         self._shared = shared
         self._width = width
+        self._draws = draws
         self._widens = False
         self._ends: list[int] = []  # of the pending token and each drafted one: how long the text up to it is
+
+    def draft(self, context: Context) -> AsyncGenerator[Step]:
+        return chained(self, context if self._draws else choosing(context))
 
     def unread(self, ids: Series[int]) -> int:
         known = self._known(ids)
@@ -107,16 +115,23 @@ class ModelDraft(Pooled):
 
 @DRAFTERS("draft_model", source="Leviathan et al., arXiv 2211.17192; Chen et al., arXiv 2302.01318")
 def build(
-    parts: Parts, *, model: Any, vocabulary: int | None = None, weights: str = "", activations: int | None = None
+    parts: Parts,
+    *,
+    model: Any,
+    vocabulary: int | None = None,
+    weights: str = "",
+    activations: int | None = None,
+    draws: bool = True,
 ) -> DrafterFactory:
     """A smaller model with the target's tokenizer: a name, a path, a loaded model, or one of `forerun drafts`.
 
     weights: the draft's own format. activations: bits of the rows that its native products take. vocabulary: draft
-    among this many frequent tokens, 0: all; a draft of `forerun train draft` has a default of its own.
+    among this many frequent tokens, 0: all; a draft of `forerun train draft` has a default of its own. draws:
+    draw the drafts of a sampled text, too; else the best tokens are drafted, and a seed gives plain decoding's text.
     """
     compact = compact_directory(model)
     if compact is not None:
-        return _compact(parts, compact, vocabulary, weights, activations)
+        return _compact(parts, compact, vocabulary, weights, activations, draws)
     pool, strings = parts.load(model)
     runner = pool.runner
     shared = min(runner.vocab_size, parts.target.runner.vocab_size)
@@ -132,11 +147,12 @@ def build(
     if weights:
         runner.add_weights(weights)
     told = f", weights {weights}" if weights else ""
-    return _factory(parts, pool, LayerPlan(weights=weights, head=head), activations, told, size if partial else 0)
+    plan = LayerPlan(weights=weights, head=head)
+    return _factory(parts, pool, plan, activations, told, size if partial else 0, draws)
 
 
 def _compact(
-    parts: Parts, directory: Path, vocabulary: int | None, weights: str, activations: int | None
+    parts: Parts, directory: Path, vocabulary: int | None, weights: str, activations: int | None, draws: bool
 ) -> DrafterFactory:
     """A compact draft on its target's embeddings and head."""
     draft = read_compact(directory)
@@ -156,11 +172,11 @@ def _compact(
         parts.identity.family, facts.layers, parts.identity.hidden_size, runner.vocab_size, facts.digest
     )
     pool = parts.open_pool(runner, identity)
-    return _factory(parts, pool, LayerPlan(head=head), activations, "", size if partial else 0)
+    return _factory(parts, pool, LayerPlan(head=head), activations, "", size if partial else 0, draws)
 
 
 def _factory(
-    parts: Parts, pool: SequencePool, plan: LayerPlan, activations: int | None, told: str, size: int
+    parts: Parts, pool: SequencePool, plan: LayerPlan, activations: int | None, told: str, size: int, draws: bool
 ) -> DrafterFactory:
     """Drafts under a plan, in these activations, among `size` tokens, 0: all. told: of the identity."""
     runner = pool.runner
@@ -169,7 +185,7 @@ def _factory(
         pool = parts.open_pool(runner, pool.identity, plan)
     told += (f", {size} tokens" if size else "") + (f", activations {plan.activations}" if plan.activations else "")
     shared, width = min(runner.vocab_size, parts.target.runner.vocab_size), parts.target.runner.vocab_size
-    return lambda target: ModelDraft(pool, shared, told, width if runner.vocab_size < width else None)
+    return lambda target: ModelDraft(pool, shared, told, width if runner.vocab_size < width else None, draws)
 
 
 def compare_vocabularies(target: dict[str, int], draft: dict[str, int], shared: int, name: str) -> None:

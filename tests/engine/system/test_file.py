@@ -174,7 +174,7 @@ def test_a_form_that_is_no_name_is_refused(tmp_path: Path, system: System) -> No
 @pytest.mark.parametrize(
     ("data", "sentence"),
     [
-        ({"drafter": {"name": "magic"}}, "unknown drafter 'magic'; known: auto, cascade, draft_model"),
+        ({"drafter": {"name": "magic"}}, "unknown drafter 'magic'; known: auto, cascade, corpus, draft_model"),
         ({"drafter": {"name": "lookup", "depth": 3}}, "drafter 'lookup' has no option 'depth'; its options: "),
         ({"drafter": {"name": "draft_model"}}, "drafter 'draft_model' needs option 'model'"),
         ({**METHOD, "policy": {"name": "magic"}}, "unknown policy 'magic'; known: "),

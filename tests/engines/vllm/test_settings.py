@@ -113,7 +113,7 @@ def imported(module: str, seen: set[str]) -> None:
 def test_a_python_without_what_forerun_alone_needs_can_import_it() -> None:
     """vLLM's has no platformdirs, and may have no typer."""
     seen: set[str] = set()
-    for module in ("engines.vllm", "drafters.suffix", "drafters.lookup", "drafters.cascade", "drafters.hybrid"):
+    for module in ("engines.vllm", "drafters.suffix", "drafters.lookup", "drafters.cascade"):
         imported(f"forerun.{module}", seen)
     for module in ("policies.cost", "policies.governor", "policies.fixed", "policies.bounded"):
         imported(f"forerun.{module}", seen)

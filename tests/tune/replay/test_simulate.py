@@ -29,7 +29,8 @@ from forerun.tune.replay.simulate import Replay
 from ..traced import NEW, PAIR, adapter_of, by_hand, engine_with, model, traced
 from ..trees import AS_A_CHAIN, WIDE, branching, chain_of
 
-DRAFTERS = ("lookup", "self", "draft_model", "hybrid")
+# a hybrid chooses by the clock
+DRAFTERS = ("lookup", "self", "draft_model")
 POLICIES: list[tuple[str, Mapping[str, Any]]] = [
     ("fixed", {"k": 1}),
     ("fixed", {"k": 4}),
