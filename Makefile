@@ -10,8 +10,10 @@ DOCS_READY := $(VENV)/.docs-ready
 demo: $(READY)
 	$(BIN)/forerun demo
 
+# a browser has the machine for itself
 test: $(READY)
-	$(BIN)/python -m pytest -n 2 --dist worksteal
+	$(BIN)/python -m pytest -n 2 --dist worksteal -m "not browser"
+	$(BIN)/python -m pytest -m browser
 
 lint: $(READY)
 	$(BIN)/ruff check .

@@ -222,6 +222,14 @@ def test_seeded_sampling_with_chosen_drafts_equals_seeded_plain_decoding(policy:
     assert drafted.stats.drafted > 0 or policy in REMEMBER
 
 
+def test_a_draft_model_that_does_not_draw_leaves_a_seeded_text_as_it_is() -> None:
+    sampling = {"temperature": 0.7, "top_p": 0.9, "seed": 11, "max_new_tokens": 40}
+    plain = engine("none", {}, "fixed", {}).generate(PROMPTS[2], **sampling)
+    drafted = engine("draft_model", {"model": "itself", "draws": False}, "cost", {}).generate(PROMPTS[2], **sampling)
+    assert drafted.ids == plain.ids
+    assert drafted.stats.accepted > 0
+
+
 def test_a_lossy_method_is_refused_here() -> None:
     with pytest.raises(AssertionError, match="drafter 'graph' is lossy"):
         engine("graph", {"of": "self", "verification": "stochastic-lossy"}, "fixed", {})

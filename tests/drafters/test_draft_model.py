@@ -33,12 +33,14 @@ def small() -> Any:
     return tiny_model("qwen2", seed=1, num_hidden_layers=2)
 
 
-def made(target: SequencePool, model: Any, ours: Any = None, theirs: Any = None) -> tuple[Drafter, SequencePool]:
+def made(
+    target: SequencePool, model: Any, ours: Any = None, theirs: Any = None, draws: bool = True
+) -> tuple[Drafter, SequencePool]:
     pool = SequencePool(HFRunner(model), drafting=True)
     parts = Parts(
         target, IDENTITY, ours, lambda other: (pool, theirs) if other == "small" else pytest.fail("another model")
     )
-    return build(parts, model="small")(target.acquire()), pool
+    return build(parts, model="small", draws=draws)(target.acquire()), pool
 
 
 def steps(drafter: Drafter, ids: list[int], number: int, sampling: Sampling = GREEDY) -> list[Step]:
@@ -76,6 +78,14 @@ def test_a_sampled_draft_carries_the_laws_that_it_was_drawn_from(target: Sequenc
         assert law is not None
         assert step.tokens[0] == Seeded(2).propose(law, 3 + number, 3)
         assert law.probability(step.tokens[0]) > 0
+
+
+def test_where_it_does_not_draw_it_drafts_the_best_tokens_of_a_sampled_text(target: SequencePool, small: Any) -> None:
+    drafter, _ = made(target, small, draws=False)
+    drafted = steps(drafter, [5, 6, 7], 4, Sampling(temperature=1.0, top_k=5))
+
+    assert [step.tokens[0] for step in drafted] == greedy(small, [5, 6, 7], 4)
+    assert [step.laws for step in drafted] == [(None,)] * 4
 
 
 def test_a_token_that_the_target_does_not_have_is_never_drafted(target: SequencePool) -> None:

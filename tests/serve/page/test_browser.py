@@ -20,9 +20,12 @@ playwright = pytest.importorskip("playwright.sync_api", reason="playwright drive
 CHROMIUM = next(
     (path for name in ("chromium", "chromium-browser", "google-chrome") if (path := shutil.which(name))), None
 )
-pytestmark = pytest.mark.skipif(
-    CHROMIUM is None, reason="no Chromium is installed, so the page isn't tried in one: apt-get install chromium"
-)
+pytestmark = [
+    pytest.mark.browser,
+    pytest.mark.skipif(
+        CHROMIUM is None, reason="no Chromium is installed, so the page isn't tried in one: apt-get install chromium"
+    ),
+]
 TOKENS = 40
 PATIENCE = 120_000  # milliseconds: a browser beside other work may be slow
 WORDS = "#log .assistant .words"
