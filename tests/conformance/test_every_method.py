@@ -225,7 +225,7 @@ def test_seeded_sampling_with_chosen_drafts_equals_seeded_plain_decoding(policy:
 def test_a_draft_model_that_does_not_draw_leaves_a_seeded_text_as_it_is() -> None:
     sampling = {"temperature": 0.7, "top_p": 0.9, "seed": 11, "max_new_tokens": 40}
     plain = engine("none", {}, "fixed", {}).generate(PROMPTS[2], **sampling)
-    drafted = engine("draft_model", {"model": "itself", "draws": False}, "cost", {}).generate(PROMPTS[2], **sampling)
+    drafted = engine("draft_model", {"model": "itself", "draws": False}, "fixed", {}).generate(PROMPTS[2], **sampling)
     assert drafted.ids == plain.ids
     assert drafted.stats.accepted > 0
 
