@@ -36,7 +36,7 @@ def refused(ran: Ran) -> str:
         (("--drafter", "self", "--skip-attention", "1,4"), "a skipped layer must be in 0..3, got 4"),
         (("--drafter", "self", "--skip-mlp", "-1"), "a skipped layer must be in 0..3, got -1"),
         (("--policy", "fixed", "--k", "0"), "k must be at least 1, got 0"),
-        (("--k", "many"), "--k takes a whole number, got 'many'"),
+        (("--policy", "fixed", "--k", "many"), "--k takes a whole number, got 'many'"),
         (("--drafter", "guess"), "unknown drafter 'guess'; known: "),
         (("--policy", "guess"), "unknown policy 'guess'; known: "),
         (

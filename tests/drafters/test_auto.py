@@ -25,8 +25,8 @@ class Facts:
         return not self.its
 
 
-def known(name: str, directory: Path, its: bool = True) -> Any:
-    return SimpleNamespace(name=name, directory=directory, facts=Facts(its))
+def known(name: str, directory: Path, its: bool = True, nbytes: int = 0) -> Any:
+    return SimpleNamespace(name=name, directory=directory, facts=Facts(its), nbytes=nbytes)
 
 
 @pytest.fixture(scope="module")
@@ -83,11 +83,18 @@ def test_a_draft_that_can_not_be_opened_is_left_out_and_told_of(
 ) -> None:
     drafts.append(known("broken", tmp_path / "nothing"))
     _, made = built(plain)
-    assert made.choice.startswith(
-        "auto: suffix; no trained draft is known for this model; the draft broken was left out: "
-    )
+    assert made.choice.startswith("auto: suffix; the draft broken was left out: ")
     drafts.append(known("good", small))
     assert "the draft good was trained for this model; the draft broken was left out" in built(plain)[1].choice
+
+
+def test_a_draft_that_is_large_beside_the_model_is_left_out(drafts: list[Any], small: Path, tmp_path: Path) -> None:
+    drafts.append(known("large", small, nbytes=10**6))
+    lean = forerun.load(str(save_tiny(tmp_path / "target", "llama")), runner="lean")
+    assert lean.runner.step_nbytes is not None
+    assert built(lean)[1].choice.startswith("auto: suffix; the draft large was left out: 1.0 MB are much beside")
+    drafts[:] = [known("small", small, nbytes=int(lean.runner.step_nbytes * auto.LARGEST))]
+    assert built(lean)[0] == ("suffix", "draft_model")
 
 
 def test_it_can_be_told_to_use_no_trained_draft_and_to_keep_nothing(
@@ -121,8 +128,8 @@ def test_greedy_texts_are_those_of_plain_decoding_with_a_draft_too(
     assert sum(result.stats.drafted for result in results) > 0
 
 
-def test_it_goes_under_the_governor_unless_told_otherwise(plain: Engine, drafts: list[Any]) -> None:
-    assert type(plain.using("auto")._policy()).__name__ == "Governor"
+def test_it_goes_on_while_it_is_likely_unless_told_otherwise(plain: Engine, drafts: list[Any]) -> None:
+    assert type(plain.using("auto")._policy()).__name__ == "ConfidenceProduct"
     assert type(plain.using("auto", "fixed")._policy()).__name__ == "Fixed"
     assert type(plain.using("lookup")._policy()).__name__ == "Fixed"
 

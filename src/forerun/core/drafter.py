@@ -60,7 +60,7 @@ class Drafter(ABC):
         """The row after a chain of tokens drafted in this round; None where begin and extend give none.
 
         Of up to `ahead` rows, if it computes several at once: then Rows.tokens, by which it went on greedily, are known.
-        ahead is 1 where the next token is not the best one of the row.
+        ahead is 0 where the next token may not be the best one of the row.
         """
         return await (self.extend(drafted[-1:], [len(drafted) - 2]) if drafted else self.begin(context))
 

@@ -23,8 +23,8 @@ async def chained(drafter: Drafter, context: Context) -> AsyncGenerator[Step]:
     """
     drafter.unused = UnusedWork()
     drafted: list[int] = []
-    greedy = context.sampling.temperature == 0 and not context.sampling.uses_history
-    while (rows := await drafter.go_on(context, drafted, context.ahead() if greedy else 1)) is not None:
+    greedy = context.sampling.temperature == 0 and not context.sampling.uses_history and context.constraint is None
+    while (rows := await drafter.go_on(context, drafted, context.ahead() if greedy else 0)) is not None:
         count = left = max(len(rows.tokens), 1)
         step: Step | None = None
         try:

@@ -85,7 +85,7 @@ class ModelDraft(Pooled):
         return self._shown(rows)
 
     async def go_on(self, context: Context, drafted: Series[int], ahead: int) -> Rows | None:
-        chain = Chain(ahead, self._shared) if ahead > 1 else None
+        chain = Chain(ahead, self._shared) if ahead else None
         return await (self.extend(drafted[-1:], [len(drafted) - 2], chain) if drafted else self.begin(context, chain))
 
     def _fits(self, ends: Series[int]) -> bool:

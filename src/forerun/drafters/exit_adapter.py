@@ -68,7 +68,7 @@ class StateTokenDraft(Pooled):
 
     async def go_on(self, context: Context, drafted: Series[int], ahead: int) -> Rows | None:
         # each further row reads the adapter's state before it, as one of extend's does
-        chain = Chain(ahead, self._pool.runner.vocab_size) if ahead > 1 else None
+        chain = Chain(ahead, self._pool.runner.vocab_size) if ahead else None
         return await (self.extend(drafted[-1:], [len(drafted) - 2], chain) if drafted else self.begin(context, chain))
 
     async def read(self, ids: Series[int], given: int) -> Rows:

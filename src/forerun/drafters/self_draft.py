@@ -47,7 +47,7 @@ class SelfDraft(Drafter):
         return await self._target.forward(context.ids[-1:], plan=self._plan)
 
     async def go_on(self, context: Context, drafted: Series[int], ahead: int) -> Rows | None:
-        chain = Chain(ahead, self._target.runner.vocab_size) if ahead > 1 else None
+        chain = Chain(ahead, self._target.runner.vocab_size) if ahead else None
         # the pending token is the first scratch row, those before it are the row's parents
         last = drafted[-1] if drafted else context.ids[-1]
         return await self._target.forward([last], [len(drafted) - 1], self._plan, chain=chain)

@@ -38,7 +38,7 @@ class ConfidenceProduct(LengthPolicy):
 
 
 @POLICIES("confidence_product", source="Huang et al., SpecDec++, arXiv 2405.19715, without its head")
-def build(*, product: float = 0.3, max_steps: int = 20) -> PolicyFactory:
+def build(*, product: float = 0.5, max_steps: int = 20) -> PolicyFactory:
     """Draft until the product of the drafted tokens' probabilities falls below a bound."""
     if not 0 <= product <= 1:
         raise ValueError(f"product must be in [0, 1], got {product}")

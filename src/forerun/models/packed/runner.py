@@ -58,6 +58,11 @@ class Runner(ABC):
     name: str
 
     @property
+    def step_nbytes(self) -> int | None:
+        """Bytes of weights that a whole forward of a few rows reads; None where nobody counts them."""
+        return None
+
+    @property
     def version(self) -> int:
         """Counts detected changes of the weights: keys and values of another version are stale."""
         return 0
