@@ -67,7 +67,7 @@ race() {
 		;;
 	default)
 		bench smollm2 default --suite "$suite" --per-category "${PER_CATEGORY:-6}" --weights int4 \
-			--methods "${METHODS:-default,$methods/lookup-3.json,$methods/suffix-cost.json,$methods/draft-cost.json}" \
+			--methods "${METHODS:-default,$methods/lookup-3.json,$methods/suffix-cost.json,$methods/draft.json}" \
 			--peers llama.cpp:plain,llama.cpp@q4_0:plain,llama-server@q4_0:plain+ngram-simple+default $llama $server $small
 		;;
 	texts)
@@ -75,7 +75,7 @@ race() {
 		;;
 	bf16)
 		bench smollm2 bf16 --suite "$suite" --per-category "${PER_CATEGORY:-3}" --dtype bfloat16 \
-			--methods "${METHODS:-default,$methods/carved-int4.json,$methods/draft-cost.json}" \
+			--methods "${METHODS:-default,$methods/carved-int4.json,$methods/draft.json}" \
 			--peers vllm:ngram+ngram-3 $vllm $nobind
 		;;
 	vllm-threads)
