@@ -13,8 +13,9 @@ from llguidance import LLMatcher, LLTokenizer
 
 from forerun.core.constraint import Constraint
 from forerun.engine.grammar.compiled import Grammars
-from forerun.engine.grammar.matching import LONGEST_FORCED, GrammarTooComplex, Matching
+from forerun.engine.grammar.matching import LONGEST_FORCED, Matching
 from forerun.engine.grammar.source import GrammarSource
+from forerun.errors import UnsupportedOption
 from forerun.testing import END, tiny_tokenizer
 
 VOCABULARY = 262  # two more than the tokenizer has
@@ -199,5 +200,5 @@ def test_a_grammar_that_takes_too_much_on_the_way_is_an_error_in_a_sentence() ->
             return "Too many states\n<state>"
 
     constraint._matcher = Failing(constraint._matcher)
-    with pytest.raises(GrammarTooComplex, match=r"^the grammar can't be followed any further: Too many states$"):
+    with pytest.raises(UnsupportedOption, match=r"^the grammar can't be followed any further: Too many states$"):
         constraint.allowed(())

@@ -90,7 +90,8 @@ def drafted_rows(
     rows: dict[tuple[int, int], Tensor] = {}
     for length in range(2, len(ids)):
         run(target.sync(list(ids[: length - 1]), drafter.taps))
-        steps = drafter.draft(Context(list(ids[:length]), Seeded(0)))
+        # nothing ahead: each token is asked for
+        steps = drafter.draft(Context(list(ids[:length]), Seeded(0), ahead=lambda: 0))
         places = range(min(DEEP, len(ids) - length))
         for place, step in zip(places, drive(steps), strict=False):
             assert step.hidden is not None

@@ -14,13 +14,9 @@ import torch
 from torch import Tensor
 
 from ...core.constraint import Constraint
-from ...errors import ForerunError
+from ...errors import UnsupportedOption
 
 LONGEST_FORCED = 64  # tokens of one draft
-
-
-class GrammarTooComplex(ForerunError, ValueError):
-    """A grammar that exceeds llguidance's limits on this text."""
 
 
 @final
@@ -115,7 +111,8 @@ class Matching(Constraint):
         return torch.from_numpy(mask)
 
     def _check(self) -> None:
+        """Raises UnsupportedOption where the grammar exceeds llguidance's limits on this text."""
         if self._matcher.is_error():
-            raise GrammarTooComplex(
+            raise UnsupportedOption(
                 f"the grammar can't be followed any further: {self._matcher.get_error().splitlines()[0]}"
             )
