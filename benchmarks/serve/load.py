@@ -1,6 +1,6 @@
 """Load on running servers: tokens a second, time to the first token and gaps, by the number of clients at once.
 
-    forerun serve smollm2 --weights int4 --threads 2 --port 8000 &
+    forerun serve smollm2 --weights int4 --threads 2 --port 8000 --no-remember &
     llama-server -m MODEL.gguf -t 2 --parallel 16 -c 32768 --no-webui --port 8080 &
     python benchmarks/serve/load.py SUITE OUT.json --server forerun=http://127.0.0.1:8000 \\
         --server llama-server=http://127.0.0.1:8080

@@ -76,3 +76,12 @@ def test_a_method_minds_the_generation_config_where_that_is_wanted(wanted: bool)
 
     assert ForerunBackend("none", "none", own, {}, wanted).answer(PROMPT, 6).ids == expected
     assert all(token % 2 for token in expected) == wanted
+
+
+def test_no_answer_is_copied_when_a_prompt_comes_again(engine: forerun.Engine) -> None:
+    backend = ForerunBackend("suffix", "plain", engine.using("suffix", "fixed"), {})
+    first, again = (backend.answer([1, 2, 3], 8).stats for _ in range(2))
+
+    assert first is not None
+    assert again is not None
+    assert again.drafted == first.drafted

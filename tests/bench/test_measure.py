@@ -41,3 +41,13 @@ def test_nothing_is_kept_from_the_run_before(engine: forerun.Engine, monkeypatch
 
     assert seen[0] == seen[1]
     assert seen[0][0] == len("the same text")
+
+
+def test_no_answer_is_copied_when_a_question_is_asked_again(engine: forerun.Engine) -> None:
+    copying = engine.using("suffix", "fixed")
+    first, again = (run_question(copying, Question(("the same text",)), OPTIONS, chat=False) for _ in range(2))
+
+    assert [answer.stats.drafted for answer in again.answers] == [answer.stats.drafted for answer in first.answers]
+    copying.generate("the same text", **OPTIONS)
+    remembered = copying.generate("the same text", **OPTIONS)
+    assert remembered.stats.drafted > sum(answer.stats.drafted for answer in again.answers)

@@ -71,7 +71,7 @@ class ForerunBackend(Backend):
         self.baseline = baseline
         self.about = about
         self._engine = engine
-        self._options: RequestOptions = {"seed": 0, "generation_config": generation_config}
+        self._options: RequestOptions = {"seed": 0, "remember": False, "generation_config": generation_config}
 
     def answer(self, ids: Sequence[int], max_new_tokens: int) -> Sample:
         options: RequestOptions = {**self._options, "max_new_tokens": max_new_tokens}

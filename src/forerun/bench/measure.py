@@ -32,8 +32,9 @@ class Run:
 
 
 def run_question(engine: Engine, question: Question, options: RequestOptions, chat: bool) -> Run:
-    """Answer the question's turns, each after the answers to the ones before."""
+    """Answer the question's turns, each after the answers to the ones before. Nothing is kept for another question."""
     engine.forget()
+    options = {**options, "remember": False}  # asked again, it would be copied
     answers: list[Result] = []
     seconds = 0.0
     for _ in question.turns:
