@@ -90,7 +90,8 @@ async def loaded(
     """The questions, asked by so many clients at once."""
     address, model, fields = subject
     left, answers = list(enumerate(questions)), {}
-    async with httpx.AsyncClient(base_url=address, headers=headers(given), timeout=600) as client:
+    limits = httpx.Limits(max_keepalive_connections=0)  # llama-server closes connections when it likes
+    async with httpx.AsyncClient(base_url=address, headers=headers(given), timeout=600, limits=limits) as client:
 
         async def one() -> None:
             while left:
