@@ -1,4 +1,4 @@
-"""The model behind the endpoints: requests are prepared, put into the running batch and taken out of it."""
+"""What the endpoints ask: requests are prepared, put into the running batch and taken out of it."""
 
 from __future__ import annotations
 
