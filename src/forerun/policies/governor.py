@@ -161,9 +161,6 @@ class Governor(Wrapping):
     def should_stop(self, steps: Sequence[Step]) -> bool:
         return (not steps and self._holds_back()) or self._inner.should_stop(steps)
 
-    def ahead(self, steps: Sequence[Step]) -> int:
-        return self._inner.ahead(steps)
-
     def observe(self, steps: Sequence[Step], round: Round) -> None:
         with self._account.lock:
             self._account.learn(round)

@@ -32,6 +32,9 @@ class Wrapping(LengthPolicy):
     def begin(self, unread: int, room: int) -> None:
         self._inner.begin(unread, room)
 
+    def ahead(self, steps: Sequence[Step]) -> int:
+        return self._inner.ahead(steps)
+
     def observe(self, steps: Sequence[Step], round: Round) -> None:
         self._inner.observe(steps, round)
 
