@@ -37,6 +37,22 @@ async def settled(one: Service) -> None:
     raise AssertionError("a request is left over")
 
 
+def completion_scope(*headers: tuple[bytes, bytes]) -> dict[str, Any]:
+    """What ASGI tells of a request for a completion, with these headers and its type."""
+    return {
+        "type": "http",
+        "asgi": {"version": "3.0"},
+        "http_version": "1.1",
+        "method": "POST",
+        "scheme": "http",
+        "path": "/v1/completions",
+        "raw_path": b"/v1/completions",
+        "root_path": "",
+        "query_string": b"",
+        "headers": [(b"content-type", b"application/json"), *headers],
+    }
+
+
 async def leaves(app: Any, body: bytes, after: int) -> int:
     """A client that goes after so many messages; how many it got."""
     got, gone = 0, asyncio.Event()
@@ -58,18 +74,7 @@ async def leaves(app: Any, body: bytes, after: int) -> int:
         if got >= after:
             gone.set()
 
-    scope = {
-        "type": "http",
-        "asgi": {"version": "3.0"},
-        "http_version": "1.1",
-        "method": "POST",
-        "scheme": "http",
-        "path": "/v1/completions",
-        "raw_path": b"/v1/completions",
-        "root_path": "",
-        "query_string": b"",
-        "headers": [(b"content-type", b"application/json"), (b"host", b"localhost")],
-    }
+    scope = completion_scope((b"host", b"localhost"))
     if after == 0:
         asyncio.get_running_loop().call_later(0.001, gone.set)
     await app(scope, receive, send)
@@ -124,18 +129,7 @@ def test_a_slow_reader_holds_up_nobody() -> None:
             await asyncio.Event().wait()
             raise AssertionError
 
-        scope = {
-            "type": "http",
-            "asgi": {"version": "3.0"},
-            "http_version": "1.1",
-            "method": "POST",
-            "scheme": "http",
-            "path": "/v1/completions",
-            "raw_path": b"/v1/completions",
-            "root_path": "",
-            "query_string": b"",
-            "headers": [(b"content-type", b"application/json")],
-        }
+        scope = completion_scope()
         reading = asyncio.create_task(app(scope, receive, slow))
         other = await caller.post("/v1/completions", json=BODY)
         assert other.status_code == 200
