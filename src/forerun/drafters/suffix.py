@@ -56,7 +56,7 @@ class Suffix(Drafter):
         found += self._history.matches(end, keys)
         if not found:
             return found
-        longest = max((match.length for match in found), default=0)
+        longest = max(match.length for match in found)
         # one token alone says little where another place knows more of them
         return [match for match in found if match.length >= min(longest, WORTH_ASKING)]
 

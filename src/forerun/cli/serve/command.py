@@ -20,7 +20,7 @@ from .server_flags import KEY_VARIABLE, NAMES, SERVER, is_local, settings_of
 if TYPE_CHECKING:
     from ...engine.engine import Engine
 
-DEFAULT_POLICY = "governor"  # under load drafts must not cost the others time
+POLICY_UNDER_LOAD = "governor"  # drafts must not cost the others time
 # drafters that need no model of their own, which a request may name
 OFFERED = ("lookup", "suffix")
 
@@ -30,7 +30,7 @@ def serve(
     context: typer.Context,
     model: Model,
     drafter: Drafter = DEFAULT_DRAFTER,
-    policy: Policy = DEFAULT_POLICY,
+    policy: Policy = POLICY_UNDER_LOAD,
     system: SystemFile = None,
     **given: Any,
 ) -> None:
@@ -56,5 +56,5 @@ def _methods(chosen: str, engine: Engine) -> Mapping[str, Engine]:
     found = {chosen: engine}
     for name in OFFERED:
         if name not in found:
-            found[name] = engine.using(name, DEFAULT_POLICY)
+            found[name] = engine.using(name, POLICY_UNDER_LOAD)
     return found
