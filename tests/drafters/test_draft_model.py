@@ -12,7 +12,7 @@ from forerun.core.forward import Rows
 from forerun.core.identity import Identity
 from forerun.core.values import ROOT, Context, DraftCounts, Sampling, Step
 from forerun.drafters.base import Parts
-from forerun.drafters.draft_model import build, compare_vocabularies
+from forerun.drafters.draft_model import ModelDraft, build, compare_vocabularies
 from forerun.errors import UnsupportedOption
 from forerun.models.packed.pool import SequencePool
 from forerun.models.packed.runner import HFRunner
@@ -34,13 +34,13 @@ def small() -> Any:
 
 
 def made(
-    target: SequencePool, model: Any, ours: Any = None, theirs: Any = None, draws: bool = True
+    target: SequencePool, model: Any, ours: Any = None, theirs: Any = None, draws: bool = True, reads: int = 0
 ) -> tuple[Drafter, SequencePool]:
     pool = SequencePool(HFRunner(model), drafting=True)
     parts = Parts(
         target, IDENTITY, ours, lambda other: (pool, theirs) if other == "small" else pytest.fail("another model")
     )
-    return build(parts, model="small", draws=draws)(target.acquire()), pool
+    return build(parts, model="small", draws=draws, reads=reads)(target.acquire()), pool
 
 
 def steps(drafter: Drafter, ids: list[int], number: int, sampling: Sampling = GREEDY) -> list[Step]:
@@ -146,6 +146,45 @@ def test_drafting_ends_where_the_draft_models_context_does(target: SequencePool)
     drafter, _ = made(target, short)
     assert len(steps(drafter, [5, 6, 7, 8], 10)) == 3
     assert steps(drafter, list(range(1, 8)), 10) == []
+
+
+def test_of_a_long_text_it_reads_the_last_tokens_and_follows_from_there(target: SequencePool, small: Any) -> None:
+    drafter, _ = made(target, small, reads=4)
+    ids = list(range(5, 25))
+    assert drafter.unread(ids) == 4
+    for emitted in ([], [1, 2], [3, 4, 9]):
+        ids += emitted
+        assert [step.tokens[0] for step in steps(drafter, list(ids), 3)] == greedy(small, ids[16:], 3)
+    assert drafter.unread([*ids, 8]) == 1
+
+
+def test_a_text_no_longer_than_that_is_read_whole(target: SequencePool, small: Any) -> None:
+    drafter, _ = made(target, small, reads=4)
+    ids = [5, 6, 7, 8]
+    assert drafter.unread(ids) == 4
+    assert [step.tokens[0] for step in steps(drafter, ids, 3)] == greedy(small, ids, 3)
+
+
+def test_what_it_knows_of_a_text_from_before_it_does_not_leave_out(target: SequencePool, small: Any) -> None:
+    before, pool = made(target, small)
+    ids = list(range(5, 25))
+    steps(before, ids, 1)
+    before.close()
+    drafter = ModelDraft(pool, 97, reads=4)
+    assert drafter.unread([*ids, 1]) == 1
+    assert [step.tokens[0] for step in steps(drafter, [*ids, 1], 3)] == greedy(small, [*ids, 1], 3)
+
+
+def test_a_text_longer_than_its_context_is_drafted_for_from_its_end(target: SequencePool) -> None:
+    short = tiny_model("llama", seed=1, max_position_embeddings=6)
+    drafter, _ = made(target, short, reads=3)
+    ids = list(range(1, 21))
+    assert [step.tokens[0] for step in steps(drafter, ids, 10)] == greedy(short, ids[17:], 4)
+
+
+def test_a_negative_number_of_tokens_to_read_is_refused(target: SequencePool, small: Any) -> None:
+    with pytest.raises(UnsupportedOption, match="reads must be 0, for the whole text, or a number of tokens, got -1"):
+        made(target, small, reads=-1)
 
 
 def test_a_closed_drafter_gives_its_sequence_back(target: SequencePool, small: Any) -> None:

@@ -45,7 +45,13 @@ class ModelDraft(Pooled):
     """shared: the ids that both models have. width: how many the target has, where the draft model has fewer."""
 
     def __init__(
-        self, pool: SequencePool, shared: int, told: str = "", width: int | None = None, draws: bool = True
+        self,
+        pool: SequencePool,
+        shared: int,
+        told: str = "",
+        width: int | None = None,
+        draws: bool = True,
+        reads: int = 0,
     ) -> None:
         super().__init__(pool)
         if pool.identity is not None:
@@ -54,22 +60,26 @@ class ModelDraft(Pooled):
         self._width = width
         self._draws = draws
         self._widens = False
-        self._ends: list[int] = []  # of the pending token and each drafted one: how long the text up to it is
+        self._reads = reads
+        self._start = 0  # where in the text its sequence begins
+        self._ends: list[
+            int
+        ] = []  # of the pending token and each drafted one: how long the text from there up to it is
 
     def draft(self, context: Context) -> AsyncGenerator[Step]:
         return chained(self, context if self._draws else choosing(context))
 
     def unread(self, ids: Series[int]) -> int:
-        known = self._known(ids)
-        return len(known) - shared_prefix(self._taken(known).ids, known) if self._fits([len(ids)]) else 0
+        window = self._window(ids)
+        return len(window) - shared_prefix(self._taken(window).ids, window) if self._fits([len(window)]) else 0
 
     async def begin(self, context: Context, chain: Chain | None = None) -> Rows | None:
-        self._ends = [len(context.ids)]
+        ids = self._window(context.ids)
+        self._ends = [len(ids)]
         if not self._fits(self._ends):
             return None
         # processors may count on the scores of all the target's tokens
         self._widens = context.sampling.calls_processors
-        ids = self._known(context.ids)
         rows = await self._taken(ids).sync(ids, chain=chain)
         self._ends += range(len(ids) + 1, len(ids) + len(rows.tokens))
         return self._shown(rows)
@@ -91,6 +101,14 @@ class ModelDraft(Pooled):
     def _fits(self, ends: Series[int]) -> bool:
         limit = self._pool.runner.max_length
         return limit is None or max(ends) <= limit
+
+    def _window(self, ids: Series[int]) -> Series[int]:
+        """The part of the text that its sequence holds: all of it, or at first the last tokens of what it has to read."""
+        if self._own is None and self._reads:
+            known = self._known(ids)
+            if len(known) - shared_prefix(self._taken(known).ids, known) > self._reads:
+                self._start = len(known) - self._reads
+        return self._known(ids[self._start :])
 
     def _known(self, ids: Series[int]) -> Series[int]:
         """The text, with another token for each one that the draft model doesn't have. This can only affect acceptance."""
@@ -122,16 +140,21 @@ def build(
     weights: str = "",
     activations: int | None = None,
     draws: bool = True,
+    reads: int = 0,
 ) -> DrafterFactory:
     """A smaller model with the target's tokenizer: a name, a path, a loaded model, or one of `forerun drafts`.
 
     weights: the draft's own format. activations: bits of the rows that its native products take. vocabulary: draft
     among this many frequent tokens, 0: all; a draft of `forerun train draft` has a default of its own. draws:
     draw the drafts of a sampled text, too; else the best tokens are drafted, and a seed gives plain decoding's text.
+    reads: of a text that it doesn't know yet, the draft reads at most so many of its last tokens, 0: all. Fewer are read
+    sooner and drafted from a little worse.
     """
+    if reads < 0:
+        raise UnsupportedOption(f"reads must be 0, for the whole text, or a number of tokens, got {reads}")
     compact = compact_directory(model)
     if compact is not None:
-        return _compact(parts, compact, vocabulary, weights, activations, draws)
+        return _compact(parts, compact, vocabulary, weights, activations, draws, reads)
     pool, strings = parts.load(model)
     runner = pool.runner
     shared = min(runner.vocab_size, parts.target.runner.vocab_size)
@@ -148,11 +171,17 @@ def build(
         runner.add_weights(weights)
     told = f", weights {weights}" if weights else ""
     plan = LayerPlan(weights=weights, head=head)
-    return _factory(parts, pool, plan, activations, told, size if partial else 0, draws)
+    return _factory(parts, pool, plan, activations, told, size if partial else 0, draws, reads)
 
 
 def _compact(
-    parts: Parts, directory: Path, vocabulary: int | None, weights: str, activations: int | None, draws: bool
+    parts: Parts,
+    directory: Path,
+    vocabulary: int | None,
+    weights: str,
+    activations: int | None,
+    draws: bool,
+    reads: int,
 ) -> DrafterFactory:
     """A compact draft on its target's embeddings and head."""
     draft = read_compact(directory)
@@ -172,11 +201,18 @@ def _compact(
         parts.identity.family, facts.layers, parts.identity.hidden_size, runner.vocab_size, facts.digest
     )
     pool = parts.open_pool(runner, identity)
-    return _factory(parts, pool, LayerPlan(head=head), activations, "", size if partial else 0, draws)
+    return _factory(parts, pool, LayerPlan(head=head), activations, "", size if partial else 0, draws, reads)
 
 
 def _factory(
-    parts: Parts, pool: SequencePool, plan: LayerPlan, activations: int | None, told: str, size: int, draws: bool
+    parts: Parts,
+    pool: SequencePool,
+    plan: LayerPlan,
+    activations: int | None,
+    told: str,
+    size: int,
+    draws: bool,
+    reads: int,
 ) -> DrafterFactory:
     """Drafts under a plan, in these activations, among `size` tokens, 0: all. told: of the identity."""
     runner = pool.runner
@@ -185,7 +221,7 @@ def _factory(
         pool = parts.open_pool(runner, pool.identity, plan)
     told += (f", {size} tokens" if size else "") + (f", activations {plan.activations}" if plan.activations else "")
     shared, width = min(runner.vocab_size, parts.target.runner.vocab_size), parts.target.runner.vocab_size
-    return lambda target: ModelDraft(pool, shared, told, width if runner.vocab_size < width else None, draws)
+    return lambda target: ModelDraft(pool, shared, told, width if runner.vocab_size < width else None, draws, reads)
 
 
 def compare_vocabularies(target: dict[str, int], draft: dict[str, int], shared: int, name: str) -> None:

@@ -269,10 +269,11 @@ class Sequence:
 
 def shared_prefix(one: Series[int], other: Series[int]) -> int:
     """How many leading tokens two texts share."""
-    for i, (a, b) in enumerate(zip(one, other, strict=False)):
-        if a != b:
-            return i
-    return min(len(one), len(other))
+    count = min(len(one), len(other))
+    # most often all are, which is told much faster at once
+    if one[:count] == other[:count]:
+        return count
+    return next((i for i in range(count) if one[i] != other[i]), count)
 
 
 def _ancestors(parents: Series[int]) -> Tensor:
