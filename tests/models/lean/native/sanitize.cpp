@@ -1,6 +1,7 @@
 // A random tiny model through every part of the native step, for sanitizers and other processors: chains of 1 to 64 rows,
 // trees, two sequences at once, resumed rows, taps, windows, restricted heads, states beside tokens, greedy chains, one to four threads. A
 // row's logits must be the same in all of them, and all of them together the same on every instruction set.
+#include <algorithm>
 #include <cstdio>
 #include <cstdlib>
 #include <cstring>
@@ -134,9 +135,17 @@ struct Run {
     const uint8_t skips[LAYERS] = {};
     const int32_t taps[] = {tap_layer};
     float* tapped[] = {tap.data()};
+    std::vector<float> values(rows);
+    std::vector<int32_t> best(rows);
     const Call call{&model, parts.data(), tokens.data(), skips, skips, wanted.data(), taps, tapped, turns, &head, ids,
-                    logits.data(), hidden.data(), int32_t(parts.size()), rows, LAYERS, rows, 1, terms, threads, 0};
+                    logits.data(), hidden.data(), values.data(), best.data(),
+                    int32_t(parts.size()), rows, LAYERS, rows, 1, terms, threads, 0};
     if (int failure = forerun_forward(&call, space)) std::printf("refused: %d\n", failure), std::exit(1);
+    for (int row = 0; row < rows; row++) {
+      const auto own = logits.begin() + size_t(row) * VOCAB;
+      if (best[row] != std::max_element(own, own + VOCAB) - own || values[row] != own[best[row]])
+        std::printf("row %d: %d is not its best token\n", row, best[row]), std::exit(1);
+    }
     states = tap;
     if (threads == 1 && counted)
       for (float x : logits) {
@@ -161,7 +170,7 @@ struct Run {
     const int32_t taps[] = {1};
     float* tapped[] = {tap.data()};
     const Call call{&model, parts.data(), tokens.data(), skips, skips, wanted.data(), taps, tapped, turns, &head, nullptr,
-                    logits.data(), hidden.data(), texts, texts, LAYERS, texts, 1, terms, threads, 0};
+                    logits.data(), hidden.data(), nullptr, nullptr, texts, texts, LAYERS, texts, 1, terms, threads, 0};
     const Chain on{most.data(), made.data(), chosen.data(), shares.data(), VOCAB, 0};
     if (int failure = forerun_chain(&call, &on, space)) std::printf("refused chains: %d\n", failure), std::exit(1);
     for (int text = 0; text < texts; text++)

@@ -9,16 +9,19 @@ import pytest
 import torch
 from torch import Tensor
 
+from forerun.core.choice import Chooser
 from forerun.core.law import Categorical, Filtered, Law
 from forerun.core.sampling import greedy_tokens, law
 from forerun.core.values import Sampling
 from forerun.engine.engine import Engine, load
 from forerun.errors import InvalidLogits
-from forerun.models.lean.native.choice import ROOM, NativeChooser
+from forerun.models.lean.native.choice import ROOM, KnownBests, NativeChooser
 from forerun.models.lean.native.library import SWITCH
+from forerun.models.packed.sequence import Sequence
 from forerun.testing import save_tiny
 
-from .kernels import LEVELS, kernels, needs_kernels
+from ...running import chain, finish, text, together
+from .kernels import LEVELS, kernels, native, needs_kernels
 
 pytestmark = needs_kernels
 SIZES = (1, 7, 16, 97, 1000, 20003)
@@ -178,3 +181,47 @@ def test_drawn_drafts_are_verified_with_laws_of_few_tokens(engine: Engine, monke
     assert result.stats.drafted
     assert len(made) > result.stats.drafted
     assert all(isinstance(one, Filtered) and len(one.tokens) == 9 for one in made)
+
+
+@pytest.mark.parametrize("level", LEVELS)
+def test_a_forward_knows_the_best_tokens_of_its_rows_and_of_parts_of_them(level: str) -> None:
+    rows = finish(Sequence(native("llama", level)).complete(text(9), chain(9)))
+    assert isinstance(rows.chooser, KnownBests)
+    values, tokens = rows.logits.max(-1)
+    assert rows.chooser.best(rows.logits) == (values.tolist(), tokens.tolist())
+    assert rows.chooser.best(rows.logits[2:5]) == (values[2:5].tolist(), tokens[2:5].tolist())
+    assert rows.chooser.best(rows.logits[7]) == ([float(values[7])], [int(tokens[7])])
+
+
+def test_a_forward_of_several_texts_knows_the_best_tokens_of_each() -> None:
+    runner = native("llama")
+    each = together(*(Sequence(runner).complete(text(5, seed), chain(5)) for seed in range(3)))
+    for rows in each:
+        assert rows.chooser is not None
+        assert rows.chooser.best(rows.logits) == (rows.logits.amax(-1).tolist(), rows.logits.argmax(-1).tolist())
+
+
+def test_of_other_rows_the_best_tokens_are_looked_for() -> None:
+    rows = finish(Sequence(native("llama")).complete(text(4), chain(4)))
+    chooser = rows.chooser
+    assert isinstance(chooser, KnownBests)
+    for other in (rows.logits.clone() - 1, rows.logits[:, :11], rows.logits[::2], rows.logits[0, 3:]):
+        lines = other if other.ndim == 2 else other[None]
+        assert chooser.best(other) == (lines.amax(-1).tolist(), lines.argmax(-1).tolist())
+
+
+def test_known_best_tokens_are_not_looked_for_again() -> None:
+    class Unasked(Chooser):
+        def best(self, rows: Tensor) -> tuple[list[float], list[int]] | None:
+            raise AssertionError("asked again")
+
+        def filtered(self, row: Tensor, sampling: Sampling) -> Law | None:
+            return None
+
+    logits = torch.zeros(3, 7)
+    known = KnownBests(Unasked(), logits, [1.0, 2.0, 3.0], [4, 5, 6])
+    assert known.best(logits) == ([1.0, 2.0, 3.0], [4, 5, 6])
+    assert known.best(logits[1:]) == ([2.0, 3.0], [5, 6])
+    assert known.filtered(logits[0], Sampling(temperature=1.0, top_k=2)) is None
+    with pytest.raises(AssertionError, match="asked again"):
+        known.best(torch.zeros(1, 7))

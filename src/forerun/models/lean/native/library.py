@@ -17,7 +17,7 @@ from typing import final
 from ....errors import UnsupportedOption
 from .views import CallView, ChainView, FiltersView, MatrixView
 
-VERSION = 4
+VERSION = 5
 SWITCH = "FORERUN_NATIVE"
 # from the least to the most that a processor needs to have, with its bit in forerun_processor (cpp/processor.h)
 LEVELS = {"portable": 0, "neon_dotprod": 8, "avx2": 1, "avxvnni": 4, "avx512": 2}

@@ -27,7 +27,7 @@ from ..linear import Linear
 from ..rope import Rotation
 from ..shape import ACTIVATIONS, Shape
 from .chains import Chains
-from .choice import NativeChooser
+from .choice import KnownBests, NativeChooser
 from .library import Library, check
 from .matrix import NativeMatrix
 from .prepared import Prepared, Turns, addresses
@@ -147,6 +147,8 @@ class NativeStep:
             call.tokens, call.wanted = ctypes.addressof(tokens), ctypes.addressof(wanted)
             call.turns, call.tapped = ctypes.addressof(turned.addresses), ctypes.addressof(states)
             call.logits, call.hidden = logits.data_ptr(), hidden.data_ptr()
+            values, best = (ctypes.c_float * len(wanted))(), (ctypes.c_int32 * len(wanted))()
+            call.best_values, call.best_tokens = ctypes.addressof(values), ctypes.addressof(best)
             call.terms = requests[0].plan.activations // 8 or self.terms
             call.threads = torch.get_num_threads()
             chains = Chains(requests) if requests[0].chain else None
@@ -159,7 +161,8 @@ class NativeStep:
         taps = dict(zip(prepared.taps, tapped, strict=True))
         if chains is not None:
             return chains.rows(logits, hidden, taps, requests, native, self.chooser)
-        return gather(hidden, logits, Packed(parts, hidden=taps), requests, native, self.chooser)
+        chooser = KnownBests(self.chooser, logits, values, best)
+        return gather(hidden, logits, Packed(parts, hidden=taps), requests, native, chooser)
 
     def _prepared(self, request: Request, heads: dict[str, tuple[Tensor, Linear]]) -> Prepared:
         """The call of this request's plan and taps, of which few are in use at a time."""

@@ -60,7 +60,7 @@ class CallView(ctypes.Structure):
         ("parts", ctypes.POINTER(PartView)),
         *((name, c_void_p) for name in ("tokens", "skips_attention", "skips_mlp", "wanted", "taps", "tapped", "turns")),
         ("head", ctypes.POINTER(MatrixView)),
-        *((name, c_void_p) for name in ("ids", "logits", "hidden")),
+        *((name, c_void_p) for name in ("ids", "logits", "hidden", "best_values", "best_tokens")),
         *(
             (name, c_int32)
             for name in ("num_parts", "rows", "end", "num_wanted", "num_taps", "terms", "threads", "unused")

@@ -7,20 +7,19 @@
 #include <cmath>
 #include <utility>
 
+#include "bests.h"
 #include "border.h"
-#include "choice.h"
-#include "elementary.h"
 #include "forward.h"
 #include "pool.h"
 
 namespace forerun {
 
-constexpr int FEW = 16;      // rows with which threads are expected to wait but briefly for each other
-constexpr int PIECE = 4096;  // logits that a thread looks at at a time
+constexpr int FEW = 16;  // rows with which threads are expected to wait but briefly for each other
 
 class Chained {
  public:
-  Chained(const Call& call, const Chain& chain, Workspace& space) : c_(call), chain_(chain), s_(space) {
+  Chained(const Call& call, const Chain& chain, Workspace& space)
+      : c_(call), chain_(chain), s_(space), bests_(chain.width, true) {
     parts_.assign(call.parts, call.parts + call.num_parts);
     tokens_.assign(call.tokens, call.tokens + call.rows);
     int logits = 0, states = 0, rows = 0;
@@ -31,7 +30,6 @@ class Chained {
       chain.made[i] = 0;
       logits += chain.most[i], states += parts_[i].n + chain.most[i] - 1;
     }
-    pieces_ = (chain.width + PIECE - 1) / PIECE;
     entries_.resize(call.model->fuse.data ? size_t(call.num_parts) * call.model->width : 0);
   }
 
@@ -52,55 +50,26 @@ class Chained {
   struct Text {
     int part, logits, states, last = 0;
   };
-  struct Best {
-    float value;
-    int32_t token;
-    double mass;  // of e^(logit - value)
-  };
-
   static void work(void* context, Way& way) {
     Chained& own = *static_cast<Chained*>(context);
     Forward(own.c_, own.s_, way, {own.wanted_at_.data(), own.kept_at_.data()}).run();
-    way.each(int(own.bests_.size()), [&](int i, bool) { own.look(i); });
+    const auto row_at = [&](int text) { return own.c_.logits + size_t(own.wanted_at_[text]) * own.c_.model->vocab; };
+    way.each(own.bests_.items(), [&](int i, bool) { own.bests_.look(i, row_at); });
   }
 
   void lay_out() {
     wanted_.clear(), wanted_at_.clear();
     for (const Text& text : texts_) wanted_.push_back(text.last), wanted_at_.push_back(text.logits);
-    bests_.resize(texts_.size() * pieces_);
+    bests_.begin(int(texts_.size()));
     c_.parts = parts_.data(), c_.tokens = tokens_.data(), c_.wanted = wanted_.data();
     c_.num_parts = c_.num_wanted = int(texts_.size()), c_.rows = int(tokens_.size());
   }
 
-  void look(int item) {
-    const int first = item % pieces_ * PIECE, count = std::min(PIECE, chain_.width - first);
-    const float* row = c_.logits + size_t(wanted_at_[item / pieces_]) * c_.model->vocab + first;
-    Best& found = bests_[item];
-    best(row, count, &found.value, &found.token);
-    found.token += first, found.mass = 0;
-    if (!std::isfinite(found.value)) return;
-    Floats lanes = {};
-    int at = 0;
-    for (; at + LANES <= count; at += LANES) {
-      const Floats x = load(row + at) - all(found.value);
-      lanes = lanes + where(x < all(-80.f), Floats{}, exponential(x));
-    }
-    found.mass = sum(lanes);
-    for (; at < count; at++) found.mass += std::exp(double(row[at]) - found.value);
-  }
-
   // The token after a row, -1 where it is of no use, and its share.
   std::pair<int32_t, float> token_after(int text) const {
-    const Best *from = &bests_[size_t(text) * pieces_], *most = from;
-    for (const Best* one = from; one < from + pieces_; one++) {
-      if (one->value != one->value) return {-1, 0};
-      if (one->value > most->value) most = one;
-    }
-    if (most->value == -__builtin_inff()) return {-1, 0};
-    double mass = 0;
-    for (const Best* one = from; one < from + pieces_; one++)
-      if (one->mass > 0) mass += one->mass * std::exp(double(one->value) - most->value);
-    return {most->token, std::isfinite(most->value) ? float(1 / mass) : 0.f};
+    const Best found = bests_.of(text);
+    if (found.value != found.value || found.value == -__builtin_inff()) return {-1, 0};
+    return {found.token, std::isfinite(found.value) ? float(1 / found.mass) : 0.f};
   }
 
   // What follows of each text; the rows of the next forward.
@@ -133,9 +102,8 @@ class Chained {
   std::vector<Text> texts_;
   std::vector<Part> parts_;
   std::vector<int32_t> tokens_, wanted_, wanted_at_, kept_at_;
-  std::vector<Best> bests_;
+  Bests bests_;
   std::vector<float> entries_;
-  int pieces_;
 };
 
 // Of a call that was found sound.

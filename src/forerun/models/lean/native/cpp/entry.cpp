@@ -4,6 +4,7 @@
 #include <algorithm>
 #include <new>
 
+#include "bests.h"
 #include "border.h"
 #include "chain.h"
 #include "choice.h"
@@ -15,16 +16,19 @@ using namespace forerun;
 
 namespace {
 
-constexpr int VERSION = 4;  // of the structures in views.h; native/library.py refuses any other
+constexpr int VERSION = 5;  // of the structures in views.h; native/library.py refuses any other
 
 struct Job {
-  const Call* call;
-  Workspace* space;
+  const Call& call;
+  Workspace& space;
+  Bests bests;
 };
 
 void forward(void* context, Way& way) {
-  const Job& job = *static_cast<Job*>(context);
-  Forward(*job.call, *job.space, way).run();
+  Job& job = *static_cast<Job*>(context);
+  Forward(job.call, job.space, way).run();
+  const auto row_at = [&](int row) { return job.call.logits + size_t(row) * job.call.model->vocab; };
+  way.each(job.bests.items(), [&](int i, bool) { job.bests.look(i, row_at); });
 }
 
 struct Linear {
@@ -86,14 +90,20 @@ void forerun_release(Workspace* space) { delete space; }
 int forerun_forward(const Call* call, Workspace* space) {
   if (!space) return NO_MEMORY;
   if (const Failure found = failure(call)) return found;
+  const int bests = call->best_tokens && call->best_values ? call->num_wanted : 0;
+  Job job{*call, *space, Bests(call->model->vocab, false)};
   try {
     space->prepare(*call);
+    job.bests.begin(bests);
   } catch (const std::bad_alloc&) {
     return NO_MEMORY;
   }
   if (!space->sound(*call)) return BAD_SHAPE;
-  Job job{call, space};
   pool().run(call->threads, call->rows > FEW, forward, &job);
+  for (int row = 0; row < bests; row++) {
+    const Best best = job.bests.of(row);
+    call->best_values[row] = best.value, call->best_tokens[row] = best.token;
+  }
   return DONE;
 }
 

@@ -49,7 +49,8 @@ struct Part {
 };
 
 // turns: for each rope [position, 3 (queries, keys, values), head_dim / 2, 2]. ids: the tokens of a head's rows, null for all;
-// logits of other tokens stay as they are.
+// logits of other tokens stay as they are. best_values, best_tokens: written for each wanted row unless null, as choice.h has
+// the best; a chain leaves them.
 struct Call {
   const Model* model;
   const Part* parts;
@@ -60,7 +61,8 @@ struct Call {
   const float* const* turns;
   const Matrix* head;
   const int64_t* ids;
-  float *logits, *hidden;
+  float *logits, *hidden, *best_values;
+  int32_t* best_tokens;
   int32_t num_parts, rows, end, num_wanted, num_taps, terms, threads, unused;
 };
 
