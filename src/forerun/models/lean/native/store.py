@@ -59,14 +59,15 @@ class BlockStore(Store):
         """Raises ValueError on slots that are not in ascending order from `start` on."""
         if any(slot <= before for before, slot in zip([start - 1, *slots], slots, strict=False)):
             raise ValueError(f"slots move in ascending order, from {start} on, got {list(slots)}")
-        if self._keys is None or self._values is None:
+        moved = [(new, old) for new, old in enumerate(slots, start) if new != old]
+        # an accepted chain lies where it shall be
+        if not moved or self._keys is None or self._values is None:
             return
         keys, values = _numbers(self._keys), _numbers(self._values)
-        for new, old in enumerate(slots, start):
+        for new, old in moved:
             # none of those that are still to come is overwritten
-            if new != old:
-                values[:, :, new] = values[:, :, old]
-                keys[:, :, new // self._each, :, self._lane(new)] = keys[:, :, old // self._each, :, self._lane(old)]
+            values[:, :, new] = values[:, :, old]
+            keys[:, :, new // self._each, :, self._lane(new)] = keys[:, :, old // self._each, :, self._lane(old)]
 
     def _lane(self, slot: int) -> int:
         """Where a slot's keys stand among those that it shares a block with."""
