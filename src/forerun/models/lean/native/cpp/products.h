@@ -51,9 +51,10 @@ inline BytePiece piece_at(const uint8_t* from, int piece) { return Access<BytePi
 struct Grid {
   FloatPiece scale, offset;
 };
-inline Grid grid_of(const uint8_t* group, bool halves, int piece) {
+template <bool HALVES>
+inline Grid grid_of(const uint8_t* group, int piece) {
   const uint8_t* from = group + INT4_CODES;
-  if (halves) {
+  if constexpr (HALVES) {
     from += piece * sizeof(FloatPiece) / 2;
     return {float16s(from), float16s(from + 2 * LANES)};
   }
@@ -65,8 +66,8 @@ inline FloatPiece scaled(float x, FloatPiece y) { return Access<FloatPiece>::all
 
 // M rows by B blocks, which share the loads of activations. A group is 4 x 64 bytes: each lane 4 columns in the low halves,
 // the columns 16 further in the high ones. Meanwhile `step` bytes a group are fetched from `next` on.
-template <int M, int B, int TERMS>
-void int4_blocks(const uint8_t* w, bool halves, size_t apart, const Group<TERMS>* a, int groups, const uint8_t* next, int step,
+template <int M, int B, int TERMS, bool HALVES>
+void int4_blocks(const uint8_t* w, size_t apart, const Group<TERMS>* a, int groups, const uint8_t* next, int step,
                  Floats (*y)[B]) {
   Totals<M, B> totals;
   for (int g = 0; g < groups; g++, w += INT4_GROUP, a += M, next += step) {
@@ -78,7 +79,7 @@ void int4_blocks(const uint8_t* w, bool halves, size_t apart, const Group<TERMS>
 #pragma GCC unroll 8
       for (int m = 0; m < M; m++)
 #pragma GCC unroll 2
-        for (int b = 0; b < B; b++) sums[b][m].begin(halves ? 0 : a[m].zero4);
+        for (int b = 0; b < B; b++) sums[b][m].begin(HALVES ? 0 : a[m].zero4);
 #pragma GCC unroll 4
       for (int j = 0; j < 4; j++) {
         BytePiece one[B], two[B];
@@ -94,17 +95,19 @@ void int4_blocks(const uint8_t* w, bool halves, size_t apart, const Group<TERMS>
       }
 #pragma GCC unroll 2
       for (int b = 0; b < B; b++) {
-        const Grid grid = grid_of(w + b * apart, halves, p);
+        const Grid grid = grid_of<HALVES>(w + b * apart, p);
 #pragma GCC unroll 8
         for (int m = 0; m < M; m++) {
-          const FloatPiece part = scaled(a[m].scale, floats(sums[b][m].whole(halves ? 0 : a[m].zero4)));
+          const FloatPiece part = scaled(a[m].scale, floats(sums[b][m].whole(HALVES ? 0 : a[m].zero4)));
           FloatPiece& f = totals.of[p][b][m];
           f = fma(grid.offset, Access<FloatPiece>::all(a[m].total), fma(part, grid.scale, f));
         }
       }
     }
   }
+#pragma GCC unroll 8
   for (int m = 0; m < M; m++)
+#pragma GCC unroll 2
     for (int b = 0; b < B; b++) y[m][b] = totals.whole(m, b);
 }
 
@@ -142,7 +145,9 @@ void int8_blocks(const uint8_t* w, size_t apart, const Group<TERMS>* a, int grou
         }
     }
   }
+#pragma GCC unroll 8
   for (int m = 0; m < M; m++)
+#pragma GCC unroll 2
     for (int b = 0; b < B; b++) y[m][b] = totals.whole(m, b) * load(reinterpret_cast<const float*>(w + b * apart));
 }
 
@@ -151,10 +156,10 @@ inline void chunk_of_rows(const Matrix& w, int block, int row, const Group<TERMS
                           const Take& take) {
   Floats y[M][B];
   const size_t apart = block_bytes(w);
-  if (w.bits == 4)
-    int4_blocks<M, B, TERMS>(block_of(w, block), w.halves, apart, a, groups_of(w), next, step, y);
-  else
-    int8_blocks<M, B, TERMS>(block_of(w, block), apart, a, groups_of(w), next, step, y);
+  const auto blocks = w.bits == 8 ? int8_blocks<M, B, TERMS>
+                      : w.halves  ? int4_blocks<M, B, TERMS, true>
+                                  : int4_blocks<M, B, TERMS, false>;
+  blocks(block_of(w, block), apart, a, groups_of(w), next, step, y);
   for (int b = 0; b < B; b++) {
     const Floats bias = w.bias ? load(w.bias + (block + b) * LANES) : Floats{};
     for (int m = 0; m < M; m++) take(block + b, row + m, w.bias ? y[m][b] + bias : y[m][b]);
