@@ -56,9 +56,9 @@ bench() {
 	"$PYTHON" -m forerun bench "$model" --threads "$THREADS" --max-new-tokens "$NEW" --json "$OUT/$file.json" $FORM "$@"
 }
 
-# FILE, then flags: a race in each of FORMS, to FILE-FORM.json
+# RESULT, then flags: a race in each of FORMS, to RESULT-FORM.json
 in_forms() {
-	file=$1
+	result=$1
 	shift
 	for form in $(echo "$forms" | tr , ' '); do
 		case $form in
@@ -66,7 +66,7 @@ in_forms() {
 		*) opened="--dtype $form" ;;
 		esac
 		# shellcheck disable=SC2086
-		bench smollm2 "$file-$form" $opened "$@"
+		bench smollm2 "$result-$form" $opened "$@"
 	done
 }
 
