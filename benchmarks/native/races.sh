@@ -8,6 +8,8 @@
 #   default (8)      int4 on SUITE, by default and with single drafters, with llama.cpp and llama-server, plain and drafting
 #   texts (4)        int4 by default on all of SUITE: is every text plain decoding's
 #   bf16 (5)         bfloat16, plain, by default and with a carved draft of itself, with vLLM, plain and with n-grams
+#   kinds (7)        prompts that answers repeat, agents' turns and open questions: each drafter that needs no training, in FORMS
+#   drafters (6)     each drafter alone and by default on SUITE, in FORMS (int4, bfloat16 and float32)
 #   forwards (3)     milliseconds by rows, native, torch and llama.cpp
 #   batches (4)      1, 8 and 16 prompts at once, native, torch and vLLM
 #   identical (8)    is every text plain decoding's, with every kind of draft, alone and in batches, in every form
@@ -23,7 +25,7 @@
 #   policies (8)     every rule on the target's first layers as a draft, replayed and timed
 #   graphs (5)       graph, tree and chain on Qwen's pair
 #
-# PER_CATEGORY and NEW make a race shorter; METHODS names others than default and bf16 have. FORM is for forerun's flags, such
+# PER_CATEGORY and NEW make a race shorter; METHODS names others than default, bf16, kinds and drafters have. FORM is for forerun's flags, such
 # as FORM="--activations 8"; OUT is where results go.
 set -eu
 
@@ -34,6 +36,7 @@ shift
 forerun=${PYTHON%python*}forerun
 models=$PEERS/models
 methods=benchmarks/methods
+untrained=$methods/lookup-2.json,$methods/lookup-3.json,$methods/lookup-5.json,$methods/recycle.json
 # each race begins with nothing learnt
 export FORERUN_LEARNED="${FORERUN_LEARNED:-off}"
 llama="--peer-python llama.cpp=$PEERS/llamacpp/bin/python"
@@ -51,6 +54,20 @@ bench() {
 	shift 2
 	# shellcheck disable=SC2086
 	"$PYTHON" -m forerun bench "$model" --threads "$THREADS" --max-new-tokens "$NEW" --json "$OUT/$file.json" $FORM "$@"
+}
+
+# RESULT, then flags: a race in each of FORMS, to RESULT-FORM.json
+in_forms() {
+	result=$1
+	shift
+	for form in $(echo "$forms" | tr , ' '); do
+		case $form in
+		int4 | int8) opened="--weights $form" ;;
+		*) opened="--dtype $form" ;;
+		esac
+		# shellcheck disable=SC2086
+		bench smollm2 "$result-$form" $opened "$@"
+	done
 }
 
 lengths() {
@@ -77,6 +94,16 @@ race() {
 		bench smollm2 bf16 --suite "$suite" --per-category "${PER_CATEGORY:-3}" --dtype bfloat16 \
 			--methods "${METHODS:-default,$methods/carved-int4.json,$methods/draft.json}" \
 			--peers vllm:ngram+ngram-3 $vllm $nobind
+		;;
+	kinds)
+		forms=${FORMS:-int4}
+		in_forms kinds --suite benchmarks/kinds/kinds.jsonl --all-turns --per-category "${PER_CATEGORY:-20}" \
+			--methods "${METHODS:-default,$methods/suffix.json,$untrained,$methods/suffix-recycle.json}"
+		;;
+	drafters)
+		forms=${FORMS:-int4,bfloat16,float32}
+		in_forms drafters --suite "$suite" --per-category "${PER_CATEGORY:-2}" \
+			--methods "${METHODS:-default,$methods/suffix.json,$untrained,$methods/draft.json}"
 		;;
 	vllm-threads)
 		for bind in "0-$((THREADS - 1))" nobind auto; do

@@ -37,13 +37,25 @@ def benchmark(engine: forerun.Engine, items: list[Item], *peers: str, settings: 
 
 
 def test_prompts_are_the_first_turns_in_the_chat_template(engine: forerun.Engine, items: list[Item]) -> None:
-    prompts = benchmark(engine, items).prompts()
+    prompts = benchmark(engine, items).asked()[1]
     assert engine.tokenizer.decode(prompts[0]) == "<user>count 0 0<end><assistant>"
 
 
 def test_raw_prompts_are_the_texts_as_they_are(engine: forerun.Engine, items: list[Item]) -> None:
     raw = Benchmark(engine, read_methods([]), items, [], SETTINGS, raw=True)
-    assert engine.tokenizer.decode(raw.prompts()[1]) == "count 2 2"
+    assert engine.tokenizer.decode(raw.asked()[1][1]) == "count 2 2"
+
+
+def test_all_turns_are_asked_where_they_are_wanted_and_methods_agree_on_them(
+    engine: forerun.Engine, items: list[Item]
+) -> None:
+    whole = Benchmark(engine, read_methods(["suffix"]), items[:2], [], SETTINGS, max_new_tokens=8, all_turns=True)
+    report = whole.run()
+    assert [row["id"] for row in report["samples"]["suffix"]] == ["0.1", "0.2", "2.1", "2.2"]
+    first, later = (report["samples"]["plain"][turn]["prompt_tokens"] for turn in (0, 1))
+    assert later > first
+    assert report["methods"][1]["identical"]
+    assert report["methods"][1]["categories"]["mt_bench"]["prompts"] == 4
 
 
 def test_a_model_without_a_tokenizer_can_not_read_a_suite(items: list[Item]) -> None:

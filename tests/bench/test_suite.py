@@ -1,9 +1,24 @@
 import json
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
 
-from forerun.bench.suite import POOLED, SMALL, fingerprint, read_suite
+import forerun
+from forerun.bench.suite import POOLED, SMALL, Item, fingerprint, read_suite, turns_of
+from forerun.engine.prompts.questions import Question
+from forerun.engine.request import RequestOptions
+from forerun.errors import UnsupportedOption
+from forerun.testing import save_tiny
+
+TALK = Item("7", "agentic", Question(("count 1 2 3", "and 4 5", "stop")))
+SINGLE = Item("8", "open", Question(("what 9 9",)))
+OPTIONS: RequestOptions = {"max_new_tokens": 6}
+
+
+@pytest.fixture(scope="module")
+def engine(tmp_path_factory: pytest.TempPathFactory) -> forerun.Engine:
+    return forerun.load(save_tiny(tmp_path_factory.mktemp("models") / "tiny"))
 
 
 def write(path: Path, *categories: str) -> Path:
@@ -88,3 +103,34 @@ def test_labels_stay_with_their_questions_whatever_stands_in_the_text(tmp_path: 
         ("7", "c7", "a\u2028b\x857"),
         ("8", "c8", "a\u2028b\x858"),
     ]
+
+
+def test_each_turn_is_a_prompt_with_a_number_and_its_own_category(engine: forerun.Engine) -> None:
+    items, prompts = turns_of(engine, [TALK, SINGLE], OPTIONS, chat=True)
+    assert [item.id for item in items] == ["7.1", "7.2", "7.3", "8"]
+    assert [item.category for item in items] == ["agentic", "agentic", "agentic", "open"]
+    assert len(prompts) == 4
+
+
+def test_a_later_turn_follows_what_the_model_itself_said(engine: forerun.Engine) -> None:
+    _, (first, second, third) = turns_of(engine, [TALK], OPTIONS, chat=True)
+    answers: list[str] = []
+    for prompt, turns in ((first, 1), (second, 2), (third, 3)):
+        assert prompt == replace(TALK.question, turns=TALK.question.turns[:turns]).ids(answers, True, engine.tokenizer)
+        answer = engine.generate(prompt, speculate=False, **OPTIONS).text
+        assert answer
+        answers.append(answer)
+    assert answers[0] in engine.tokenizer.decode(second)
+
+
+def test_the_answers_between_are_plain_and_nothing_of_them_is_kept(engine: forerun.Engine) -> None:
+    drafting = engine.using("suffix")
+    asked = turns_of(drafting, [TALK], OPTIONS, chat=True)
+    assert asked == turns_of(engine, [TALK], OPTIONS, chat=True)
+    first = drafting.generate(asked[1][0], **OPTIONS).stats
+    assert first.drafted == engine.using("suffix").generate(asked[1][0], **OPTIONS).stats.drafted
+
+
+def test_several_turns_without_a_chat_template_are_refused(engine: forerun.Engine) -> None:
+    with pytest.raises(UnsupportedOption, match="need a chat template"):
+        turns_of(engine, [TALK], OPTIONS, chat=False)

@@ -69,6 +69,17 @@ def test_fewer_prompts_can_be_taken(forerun: Call, short: tuple[Any, ...], tmp_p
     assert [row["id"] for row in json.loads(file.read_text())["samples"]["plain"]] == ["0"]
 
 
+def test_later_turns_can_be_asked_too(forerun: Call, tiny: str, tmp_path: Path) -> None:
+    talk = tmp_path / "talk.jsonl"
+    talk.write_text(json.dumps({"question_id": 5, "category": "agentic", "turns": ["qa 1 1", "qa 2 2"]}))
+    short = (tiny, "--suite", talk, "--max-new-tokens", 8, "--threads", 1, "--json", tmp_path / "told.json")
+    for flags, asked in (((), ["5"]), (("--all-turns",), ["5.1", "5.2"])):
+        assert forerun("bench", *short, *flags).status == 0
+        told = json.loads((tmp_path / "told.json").read_text())
+        assert [row["id"] for row in told["samples"]["default"]] == asked
+        assert (told["suite"]["prompts"], told["suite"]["all_turns"]) == (len(asked), bool(flags))
+
+
 def test_a_system_file_takes_part_under_its_name(forerun: Call, short: tuple[Any, ...], tmp_path: Path) -> None:
     system = tmp_path / "exit2.json"
     system.write_text('{"drafter": {"name": "self", "exit_layer": 2}, "policy": {"name": "fixed", "k": 2}}')

@@ -1,18 +1,21 @@
 """A suite: prompts with categories, one JSON object per line, {"question_id", "category", "turns"}, as in Spec-Bench.
 
-Only the first turn is used, so that every backend answers the very same prompt. MT-Bench's eight categories, of a few
-prompts each, are pooled.
+MT-Bench's eight categories, of a few prompts each, are pooled. A benchmark asks the first turn of each item, or every one as
+a prompt of its own: what the model says in between is then answered plainly before anything is measured. In both cases
+every backend answers the very same prompts.
 """
 
 from __future__ import annotations
 
 import hashlib
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from itertools import chain, zip_longest
 from pathlib import Path
 
+from ..engine.engine import Engine
 from ..engine.prompts.questions import Question, questions_in
+from ..engine.request import RequestOptions
 
 POOLED = "mt_bench"
 SMALL = frozenset({"writing", "roleplay", "reasoning", "math", "coding", "extraction", "stem", "humanities"})
@@ -51,6 +54,27 @@ def read_suite(path: Path, per_category: int | None = None, categories: Sequence
             in_turn = (item for item in chain.from_iterable(zip_longest(*kinds.values())) if item is not None)
             picked += list(in_turn)[:per_category]
     return picked
+
+
+def turns_of(
+    engine: Engine, items: Sequence[Item], options: RequestOptions, chat: bool
+) -> tuple[list[Item], list[list[int]]]:
+    """Each turn as an item, 7.2 being the second one of item 7, and the ids of its prompt.
+
+    options are those of the answers in between. Raises UnsupportedOption where several turns have no chat template.
+    """
+    asked: list[Item] = []
+    prompts: list[list[int]] = []
+    between: RequestOptions = {**options, "speculate": False, "remember": False}
+    for item in items:
+        turns, answers = item.question.turns, list[str]()
+        for number in range(1, len(turns) + 1):
+            prompts.append(item.question.ids(answers, chat, engine.tokenizer))
+            asked.append(replace(item, id=f"{item.id}.{number}") if len(turns) > 1 else item)
+            if number < len(turns):
+                answers.append(engine.generate(prompts[-1], **between).text or "")
+    engine.forget()
+    return asked, prompts
 
 
 def fingerprint(path: Path) -> str:

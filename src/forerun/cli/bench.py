@@ -28,6 +28,9 @@ if TYPE_CHECKING:
     from ..engine.engine import Engine
 
 Suite = Annotated[Path, typer.Option(help="Prompts as JSON lines in Spec-Bench's format.", show_default=False)]
+AllTurns = Annotated[
+    bool, typer.Option("--all-turns", help="Ask every turn, after the model's own answers to those before it.")
+]
 JsonFile = Annotated[Path | None, typer.Option("--json", help="Write everything measured to this file.")]
 
 
@@ -47,6 +50,7 @@ def bench(
     peer_setting: PeerSettingPairs = None,
     peer_dtype: Annotated[str, typer.Option(help="The number format of peers that read hf directories.")] = "bfloat16",
     max_new_tokens: Annotated[int, typer.Option(help="The most tokens of an answer.")] = 128,
+    all_turns: AllTurns = False,
     predict: Annotated[
         bool, typer.Option("--predict", help="Also show predicted speed-ups; calibrates if necessary.")
     ] = False,
@@ -79,13 +83,15 @@ def bench(
         tell_departures(one, engine, given)
     cost = _cost(model, engine, given["weights"]) if predict else None
     settings = _peer_settings(model if choices else None, models, pythons, peer_dtype, extra)
-    benchmark = Benchmark(engine, systems, items, choices, settings, max_new_tokens, raw, given["generation_config"])
+    benchmark = Benchmark(
+        engine, systems, items, choices, settings, max_new_tokens, raw, given["generation_config"], all_turns
+    )
     load = os.getloadavg()
-    with progress("measuring", len(items)) as tick:
+    with progress("measuring", benchmark.count) as tick:
         report = benchmark.run(tick, lambda name: note(f"opening {name}"))
     if cost is not None:
         add_predictions(report, cost)
-    told = {"file": suite.name, "sha256": fingerprint(suite), "prompts": len(items)}
+    told = {"file": suite.name, "sha256": fingerprint(suite), "prompts": benchmark.count, "all_turns": all_turns}
     limits = {"max_new_tokens": max_new_tokens, "generation_config": acting, "load": [*load, *os.getloadavg()]}
     about = {**measured_with(engine, given["weights"]), "suite": told, **limits}
     _publish({**about, **report}, json_file, plots)
