@@ -6,8 +6,8 @@ Each answer is sampled at temperature 1 with a seed of its own: once decoded pla
 drafter, by turns. A drafter that chooses its tokens, as these do, gives the same text as plain decoding; other texts are
 counted. Times are those after the prompt was read. Ratios hold within one run only.
 
-Every schema bounds the length of its answers: an unbounded number may have digits until the limit of tokens cuts it. A date is
-valid as RFC 3339 says, which JSON Schema refers to: with a year 0000, which Python's dates don't have.
+Every schema bounds the length of its answers: an unbounded number may have digits until the limit of tokens cuts it. A date
+is valid as RFC 3339 says, which JSON Schema refers to: with a year 0000, which Python's dates don't have.
 """
 
 from __future__ import annotations
