@@ -14,8 +14,7 @@ from typing import Any
 
 import httpx
 
-STALLED = 4  # clients that run while a long prompt comes
-BEFORE = 0.5  # seconds that they run until then
+STALLED, STALLED_TOKENS = 4, 256  # clients that run while a long prompt comes, and the length of their answers
 
 
 @dataclass(frozen=True)
@@ -47,8 +46,11 @@ class Subject:
         }
 
 
-async def ask(client: httpx.AsyncClient, body: dict[str, Any]) -> dict[str, Any]:
-    """One answer: its tokens, text, and when each of its pieces came, in seconds from the request."""
+async def ask(client: httpx.AsyncClient, body: dict[str, Any], begins: asyncio.Event | None = None) -> dict[str, Any]:
+    """One answer: its tokens, text, and when each of its pieces came, in seconds from the request.
+
+    begins: set when its first piece comes.
+    """
     begun, times, text, tokens = perf_counter(), [], [], 0
     async with client.stream("POST", "/v1/chat/completions", json=body) as response:
         if response.status_code != 200:
@@ -63,6 +65,8 @@ async def ask(client: httpx.AsyncClient, body: dict[str, Any]) -> dict[str, Any]
                 if content := choice["delta"].get("content"):
                     times.append(perf_counter() - begun)
                     text.append(content)
+                    if begins is not None:
+                        begins.set()
     return {"tokens": tokens, "times": times, "text": "".join(text), "seconds": perf_counter() - begun}
 
 
@@ -83,20 +87,22 @@ async def loaded(subject: Subject, clients: int, questions: Sequence[str]) -> di
 
 
 async def stalled(subject: Subject, questions: Sequence[str], words: int) -> dict[str, float]:
-    """The longest gaps of running answers, without and with a long prompt that comes in the middle."""
+    """The longest gaps of running answers, without and with a long prompt that comes in the middle.
+
+    outlasted: how many of them ran until it was answered, all of which the gap with it is about.
+    """
     found: dict[str, float] = {}
+    bodies = [subject.body(question, STALLED_TOKENS) for question in questions[:STALLED]]
     async with subject.client() as client:
         for name in ("without", "with"):
-            running = [
-                asyncio.create_task(ask(client, subject.body(question, subject.new)))
-                for question in questions[:STALLED]
-            ]
-            await asyncio.sleep(BEFORE)
+            begins = [asyncio.Event() for _ in bodies]
+            running = [asyncio.create_task(ask(client, *one)) for one in zip(bodies, begins, strict=True)]
+            await asyncio.gather(*(one.wait() for one in begins))
             if name == "with":
                 # no prefix that was read before: it begins with the time
-                long = " ".join(["word"] * words)
-                prompt = await ask(client, subject.body(f"{perf_counter()} {long}", 1))
-                found["long_prompt_seconds"] = prompt["seconds"]
+                long = f"{perf_counter()} {' '.join(['word'] * words)}"
+                found["long_prompt_seconds"] = (await ask(client, subject.body(long, 1)))["seconds"]
+                found["outlasted"] = sum(not one.done() for one in running)
             found[name] = max(max(gaps(answer)) for answer in await asyncio.gather(*running))
     return found
 

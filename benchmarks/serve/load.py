@@ -7,7 +7,8 @@ Each server that is named by --start is started here, loaded and ended before th
 running one. forerun's is asked plainly and with drafts, by turns on the same prompts; any other as it was started. All
 answers have the same number of tokens, at temperature 0. Each client asks its next question when it has its answer.
 --stall N also sends a prompt of about N tokens while others run, and tells their longest gaps. After --minutes no further
-run begins; what was left out is named. Ratios hold within one run only, and servers are minutes apart.
+run begins; what was left out, or didn't open by then, is named. Ratios hold within one run only, and servers are minutes
+apart.
 """
 
 from __future__ import annotations
@@ -17,6 +18,7 @@ import asyncio
 import json
 import sys
 from collections.abc import Sequence
+from dataclasses import dataclass, field
 from datetime import UTC, datetime
 from itertools import product
 from pathlib import Path
@@ -26,7 +28,7 @@ from typing import Any
 
 import httpx
 from clients import Subject, loaded, stalled
-from servers import Server, forerun, llama_server, opened, vllm
+from servers import NotReady, Server, forerun, llama_server, opened, vllm
 
 from forerun.bench.peer_models import peer_models
 from forerun.bench.suite import read_suite
@@ -100,47 +102,66 @@ def ratios(runs: Sequence[dict[str, Any]], sizes: Sequence[int]) -> list[dict[st
     return found
 
 
+@dataclass
+class Measured:
+    """What was found so far. left_out: what the limit of time left no room for, or what didn't open."""
+
+    deadline: float
+    servers: dict[str, Any] = field(default_factory=dict)
+    longest_gaps: dict[str, Any] = field(default_factory=dict)
+    left_out: list[str] = field(default_factory=list)
+    runs: list[dict[str, Any]] = field(default_factory=list)
+
+    @property
+    def seconds_left(self) -> float:
+        return self.deadline - perf_counter()
+
+
 async def measured(given: argparse.Namespace) -> dict[str, Any]:
     questions = [item.question.turns[0] for item in read_suite(given.suite)]
     questions = [question for question in questions if len(question) <= given.longest]
     questions = questions[:: max(len(questions) // given.requests, 1)][: given.requests]  # of every category
-    sizes, deadline = sizes_of(given), perf_counter() + 60 * given.minutes
-    runs: list[dict[str, Any]] = []
-    left_out: list[str] = []
-    longest: dict[str, Any] = {}
-    started: dict[str, Any] = {}
+    found = Measured(perf_counter() + 60 * given.minutes)
     for server in servers_of(given):
-        if perf_counter() > deadline:
-            left_out.append(server.name)
-            continue
         begun = perf_counter()
-        with opened(server) as address:
-            subjects = subjects_of(given, server, address)
-            started[server.name] = {"command": " ".join(server.command), "environment": server.environment}
-            started[server.name]["seconds_to_open"] = perf_counter() - begun
-            for subject in subjects:  # what is compiled or read at the first request
-                await loaded(subject, 2, questions[:2])
-            # the longest gaps come before the repeats, which the limit of time may cut
-            for subject in subjects if given.stall else ():
-                longest[subject.name] = await stalled(subject, questions, given.stall)
-                print(f"{subject.name}, longest gaps: {longest[subject.name]}", file=sys.stderr)
-            for repeat, clients in product(range(given.repeats), sizes):
-                for subject in subjects[repeat % len(subjects) :] + subjects[: repeat % len(subjects)]:
-                    if perf_counter() > deadline:
-                        left_out.append(f"{subject.name}, {clients} clients, repeat {repeat}")
-                        continue
-                    run = await loaded(subject, clients, questions)
-                    runs.append({"server": subject.name, "clients": clients, "repeat": repeat, **run})
-                    print(
-                        f"{subject.name}, {clients} clients: {run['tokens_per_second']:.1f} tokens/s", file=sys.stderr
-                    )
+        try:
+            with opened(server, found.seconds_left) as address:
+                found.servers[server.name] = {
+                    "command": " ".join(server.command),
+                    "environment": server.environment,
+                    "seconds_to_open": perf_counter() - begun,
+                }
+                await measure(given, subjects_of(given, server, address), questions, found)
+        except NotReady as error:
+            found.left_out.append(str(error))
     return {
-        "servers": started,
-        "ratios": ratios(runs, sizes),
-        "longest_gaps": longest,
-        "left_out": left_out,
-        "runs": runs,
+        "servers": found.servers,
+        "ratios": ratios(found.runs, sizes_of(given)),
+        "longest_gaps": found.longest_gaps,
+        "left_out": found.left_out,
+        "runs": found.runs,
     }
+
+
+async def measure(
+    given: argparse.Namespace, subjects: Sequence[Subject], questions: Sequence[str], found: Measured
+) -> None:
+    """One server's runs."""
+    for subject in subjects:  # what is compiled or read at the first request
+        await loaded(subject, 2, questions[:2])
+    # before the repeats, which the limit of time may cut
+    for subject in subjects if given.stall else ():
+        gaps = found.longest_gaps[subject.name] = await stalled(subject, questions, given.stall)
+        print(f"{subject.name}, longest gaps: {gaps}", file=sys.stderr)
+    for repeat, clients in product(range(given.repeats), sizes_of(given)):
+        first = repeat % len(subjects)
+        for subject in (*subjects[first:], *subjects[:first]):
+            if found.seconds_left < 0:
+                found.left_out.append(f"{subject.name}, {clients} clients, repeat {repeat}")
+                continue
+            run = await loaded(subject, clients, questions)
+            found.runs.append({"server": subject.name, "clients": clients, "repeat": repeat, **run})
+            print(f"{subject.name}, {clients} clients: {run['tokens_per_second']:.1f} tokens/s", file=sys.stderr)
 
 
 def main() -> None:
@@ -178,7 +199,7 @@ def main() -> None:
             f"{line['equal_texts']:.0%} equal texts"
         )
     for name in result["left_out"]:
-        print(f"left out after {given.minutes:g} minutes: {name}")
+        print(f"left out: {name}")
 
 
 if __name__ == "__main__":

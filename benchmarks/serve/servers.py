@@ -16,7 +16,11 @@ from time import perf_counter, sleep
 
 import httpx
 
-OPEN_SECONDS, END_SECONDS, LOOK_AGAIN = 180, 20, 0.2
+END_SECONDS, LOOK_AGAIN = 20, 0.2
+
+
+class NotReady(RuntimeError):
+    """A server that ended, or didn't answer in time."""
 
 
 @dataclass(frozen=True)
@@ -57,8 +61,11 @@ def vllm(python: str, directory: str, threads: int, slots: int, context: int) ->
 
 
 @contextmanager
-def opened(server: Server) -> Iterator[str]:
-    """Its address, once it answers; what was started here is ended, with the processes that it started."""
+def opened(server: Server, seconds: float) -> Iterator[str]:
+    """Its address, once it answers; what was started here is ended, with the processes that it started.
+
+    Raises NotReady if it ends or hasn't answered within so many seconds.
+    """
     if server.address:
         yield server.address
         return
@@ -74,9 +81,9 @@ def opened(server: Server) -> Iterator[str]:
             start_new_session=True,
         )
         try:
-            _wait(server, process, f"http://127.0.0.1:{port}")
+            _wait(server, process, f"http://127.0.0.1:{port}", seconds)
             yield f"http://127.0.0.1:{port}"
-        except Exception:
+        except NotReady:
             log.seek(0)
             sys.stderr.write(log.read()[-3000:].decode(errors="replace"))
             raise
@@ -84,18 +91,18 @@ def opened(server: Server) -> Iterator[str]:
             _end(process)
 
 
-def _wait(server: Server, process: subprocess.Popen[bytes], address: str) -> None:
-    deadline = perf_counter() + OPEN_SECONDS
+def _wait(server: Server, process: subprocess.Popen[bytes], address: str, seconds: float) -> None:
+    deadline = perf_counter() + seconds
     while perf_counter() < deadline:
         if process.poll() is not None:
-            raise RuntimeError(f"{server.name} ended with exit code {process.returncode}")
+            raise NotReady(f"{server.name} ended with exit code {process.returncode}")
         try:
             if httpx.get(f"{address}/health", timeout=5).status_code == 200:
                 return
         except httpx.TransportError:
             pass
         sleep(LOOK_AGAIN)
-    raise RuntimeError(f"{server.name} was not ready within {OPEN_SECONDS} s")
+    raise NotReady(f"{server.name} was not ready within {seconds:.0f} s")
 
 
 def _end(process: subprocess.Popen[bytes]) -> None:
