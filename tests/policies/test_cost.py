@@ -10,10 +10,10 @@ from typing import Any, final
 import pytest
 
 from forerun.core.cost import Cost, Point
-from forerun.core.values import Draft, Round, Step, Timing, Verdict
+from forerun.core.values import Draft, Pack, Round, Step, Timing, Verdict
 from forerun.policies import fixed
 from forerun.policies.cost import SHARE, CostAware, SharedState, build, with_costs, worth
-from forerun.policies.costs.step_costs import MeasuredStepCosts, StepCosts, given_costs
+from forerun.policies.costs.step_costs import GivenStepCosts, MeasuredStepCosts, StepCosts, given_costs
 
 from .rounds import chain, copied, recorded, round_of
 from .worlds import World, best_fixed, blind, mixed, rounds, speed, steady, varied
@@ -70,6 +70,28 @@ def test_tokens_after_one_that_is_not_worth_its_own_draft_step_are_not_looked_at
         raise AssertionError("0.5 x 0.2 tokens for 2 x 0.3")
 
     assert worth(0.5, ahead(), 2.0, 0.3, lambda rows: 1.0, length=2) == pytest.approx(0.1 - 0.6)
+
+
+@pytest.mark.parametrize(("requests", "looks"), [(1, 8), (2, 8), (16, 2)])
+def test_where_nothing_pays_each_of_many_requests_looks_less_often(requests: int, looks: int) -> None:
+    """Once in four rounds, or in as many as there are requests."""
+    looked: list[int] = []
+
+    def verify(rows: int) -> float:
+        looked.append(number)
+        return float(rows)
+
+    policy = with_costs(lambda: GivenStepCosts(9.0, verify))()
+    policy.begin(0, 100)
+    pack = Pack(requests, requests, 0.02) if requests > 1 else None
+    for number in range(32):
+        before = len(looked)
+        assert policy.should_stop([])
+        asked = len(looked) > before
+        policy.observe([], Round((1,), Draft(), Verdict((), (1,)), 5, timing=Timing(forward=0.02, pack=pack)))
+        looked[before:] = [number] * asked
+
+    assert len(looked) == looks
 
 
 COSTS = (0.05, 0.1, 0.2, 0.3)

@@ -17,9 +17,9 @@ from .running import NAME, service, within
 BODY = {"prompt": "abcabcabcabc", "temperature": 0, "max_tokens": 30, "ignore_eos": True}
 
 
-def scraped(requests: int) -> tuple[dict[str, float], list[dict[str, Any]]]:
+def scraped(requests: int, **more: Any) -> tuple[dict[str, float], list[dict[str, Any]]]:
     async def work(caller: httpx.AsyncClient) -> Any:
-        answers = [(await caller.post("/v1/completions", json=BODY)).json() for _ in range(requests)]
+        answers = [(await caller.post("/v1/completions", json={**BODY, **more})).json() for _ in range(requests)]
         return (await caller.get("/metrics")).text, answers
 
     text, answers = within(service(), work)
@@ -53,7 +53,15 @@ def test_counts_are_the_sums_of_the_answers() -> None:
         assert found[f"forerun:{name}_seconds_count"] == 2
     rounds = [found[f"forerun:rounds_total {name}"] for name in ("drafted", "held_back", "nothing_found")]
     assert sum(rounds) == found["forerun:inter_token_latency_seconds_count"]
+    assert found["forerun:rounds_total off"] == 0
     assert found["forerun:num_requests_running"] == found["forerun:num_requests_waiting"] == 0
+
+
+def test_rounds_of_requests_that_want_no_drafts_are_counted_apart() -> None:
+    found, _ = scraped(2, speculate=False)
+    rounds = {name: found[f"forerun:rounds_total {name}"] for name in ("drafted", "held_back", "nothing_found", "off")}
+
+    assert rounds == {"drafted": 0, "held_back": 0, "nothing_found": 0, "off": 2 * 29}
 
 
 def test_an_answer_s_histogram_adds_up() -> None:

@@ -264,8 +264,9 @@ class Engine:
         answer = Answer(context, self.tokenizer, *form, applied, self.choice, told, shown)
         if (doubt := options.doubt(own)) is not None:
             warnings.warn(f"nothing is drafted: {doubt}; {PROMISE}", stacklevel=4)
-        rounds = partial(self.rounds, context, options.speculate and doubt is None, told)
-        return Job(context, answer, rounds, alone=doubt is not None)
+        speculates = options.speculate and doubt is None
+        rounds = partial(self.rounds, context, speculates, told)
+        return Job(context, answer, rounds, alone=doubt is not None, speculates=speculates)
 
     def _run(self, jobs: list[Job], max_batch: int) -> Iterator[tuple[int, Piece]]:
         waiting, alone = deque(range(len(jobs))), False

@@ -17,13 +17,15 @@ K = TypeVar("K", bound=Hashable)
 class Job:
     """A prompt on its way to an answer. alone: its processors may keep state that another request would change.
 
-    rounds: the source of its rounds, which takes a sequence when it is first run and gives it back whatever happens.
+    speculates: whether anything may be drafted for it. rounds: the source of its rounds, which takes a sequence when it is
+    first run and gives it back whatever happens.
     """
 
     context: Context
     answer: Answer
     rounds: Callable[[], AsyncGenerator[Round]]
     alone: bool = False
+    speculates: bool = True
 
 
 @dataclass(frozen=True, slots=True)

@@ -43,7 +43,7 @@ from .usual_length import UsualLength
 SHARE, MOST_SPARE = 0.004, 1.0  # tokens that may be lost by trying: of each emitted one, and at once
 LONG, SHORT = 0.995, 0.92  # kept of the newest rounds' tokens and time, a round: of all requests, of this one
 PLAIN = 1.0, 1.0  # tokens and time of a plain round
-LOOK_AGAIN = 4  # rounds
+LOOK_AGAIN = 4  # rounds; as many as requests share a forward, if these are more: looking takes time that all wait for
 WORTH = 20.0  # plain rounds that the price of all requests counts in a request's own
 
 
@@ -126,6 +126,7 @@ class CostAware(LengthPolicy):
         self._optimism, self._max_steps, self._retry = optimism, max_steps, retry
         self._forecast = AcceptanceForecast(shared.beliefs)
         self._rate = Rate(SHORT)
+        self._look_again = LOOK_AGAIN
         self._refused = False  # whether the last draft was not begun; little is learnt without one
         self._idle: int | None = None  # rounds since the last draft, None before the first
         self._readings = Readings(read)
@@ -143,7 +144,7 @@ class CostAware(LengthPolicy):
     def should_stop(self, steps: Series[Step]) -> bool:
         if len(steps) >= self._max_steps:
             return True
-        if not steps and self._refused and (self._idle or 0) % LOOK_AGAIN:
+        if not steps and self._refused and (self._idle or 0) % self._look_again:
             return True
         readings = self._readings.of(steps)
         with self._shared.lock:
@@ -178,6 +179,8 @@ class CostAware(LengthPolicy):
         return self._shared.usual.after(len(steps), self._max_steps)
 
     def observe(self, steps: Series[Step], round: Round) -> None:
+        pack = round.timing.pack
+        self._look_again = LOOK_AGAIN if pack is None else max(LOOK_AGAIN, pack.requests)
         with self._shared.lock:
             self._learn(steps, round)
 

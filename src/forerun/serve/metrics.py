@@ -12,6 +12,8 @@ from .worker.update import Ticket, Update
 
 PREFIX = "forerun:"
 SECONDS = (0.001, 0.0025, 0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1.0, 2.5, 5.0, 10.0, 30.0, 60.0)
+# off: the request wants no drafts, so neither policy nor drafter was asked
+DECISIONS = DRAFTED, HELD_BACK, NOTHING_FOUND, OFF = "drafted", "held_back", "nothing_found", "off"
 TOKEN_SECONDS = (0.0005, 0.001, 0.002, 0.003, 0.005, 0.0075, 0.01, 0.015, 0.025, 0.05, 0.1, 0.25, 0.5, 1.0)
 
 
@@ -51,8 +53,8 @@ class Metrics:
         self._places = counter(
             "spec_decode_num_accepted_tokens_per_pos", "Accepted drafted tokens by place in the draft.", "position"
         )
-        decided = counter("rounds", "Rounds after the first token by what the policy decided.", "decision")
-        self._decided = {name: decided.labels(model, name) for name in ("drafted", "held_back", "nothing_found")}
+        decided = counter("rounds", "Rounds after the first token by what was decided about drafts.", "decision")
+        self._decided = {name: decided.labels(model, name) for name in DECISIONS}
         self._times: WeakKeyDictionary[Ticket, tuple[float, float]] = WeakKeyDictionary()
 
     def text(self) -> bytes:
@@ -66,7 +68,7 @@ class Metrics:
         if update.round:
             self._written.inc(update.tokens)
             if not update.prefill:
-                self._rounds(update)
+                self._rounds(update, ticket.job.speculates)
         if (result := update.result) is not None:
             self._ended.labels(self._model, result.finish_reason).inc()
             self._whole.observe(update.at - ticket.arrived)
@@ -93,11 +95,12 @@ class Metrics:
             self._gap.observe(update.at - last)
             self._times[ticket] = first, update.at
 
-    def _rounds(self, update: Update) -> None:
+    def _rounds(self, update: Update, speculates: bool) -> None:
         if not update.draft:
-            self._decided["held_back" if update.held_back else "nothing_found"].inc()
+            undrafted = HELD_BACK if update.held_back else NOTHING_FOUND
+            self._decided[undrafted if speculates else OFF].inc()
             return
-        self._decided["drafted"].inc()
+        self._decided[DRAFTED].inc()
         self._drafts.inc()
         self._drafted.inc(len(update.draft))
         self._accepted.inc(len(update.path))

@@ -40,6 +40,21 @@ def test_a_row_costs_everyone_and_a_forward_is_divided(requests: int) -> None:
     assert costs.verify(4) - costs.verify(1) == pytest.approx(3 * ROW, rel=0.15)
 
 
+def test_the_parts_of_all_are_the_forward_however_much_each_drafts() -> None:
+    costs = learnt(16)
+    costs.learn(in_pack(pack_of(16, 48), 2))
+
+    assert 16 * costs.verify(3) == pytest.approx(FORWARD + 48 * ROW, rel=0.05)
+
+
+def test_drafts_of_others_leave_the_own_plain_round_as_dear_as_it_is_among_plain_ones() -> None:
+    costs = learnt(16)
+    among_plain_ones = costs.verify(1)
+    costs.learn(in_pack(pack_of(16, 16 + 15 * 4), 0))
+
+    assert costs.verify(1) == pytest.approx(among_plain_ones, rel=0.02)
+
+
 def test_drafts_that_pay_alone_may_not_pay_in_company() -> None:
     def pays(requests: int) -> bool:
         costs = learnt(requests)
@@ -99,7 +114,7 @@ def test_measured_costs_are_those_of_the_newest_company() -> None:
     for drafted in (0, 1, 2, 3) * 20:
         costs.learn(False, drafted, in_pack(pack_of(8, 8 + 8 * drafted), drafted))
 
-    assert costs.verify(1) == pytest.approx((FORWARD + 32 * ROW) / 8 + 0, rel=0.3)
+    assert costs.verify(1) == pytest.approx((FORWARD + 8 * ROW) / 8, rel=0.01)
     assert costs.verify(3) - costs.verify(1) == pytest.approx(2 * ROW, rel=0.15)
     costs.learn(False, 0, in_pack(None, 0))
     assert costs.verify(2) == pytest.approx(alone, rel=0.1)

@@ -4,14 +4,17 @@ from __future__ import annotations
 
 import re
 import shutil
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from functools import cache
-from typing import Any
+from threading import Event
+from typing import Any, final
 
 import pytest
 
 from forerun import Engine, load
+from forerun.core.policy import LengthPolicy
+from forerun.core.values import Step
 from forerun.testing import tiny_model
 
 from ..running import NAME, TOKENIZER, served, service
@@ -46,24 +49,27 @@ def address() -> Iterator[str]:
 
 
 @pytest.fixture(scope="module")
-def tab() -> Iterator[Any]:
+def browser() -> Iterator[Any]:
     with playwright.sync_playwright() as running:
         opened = running.chromium.launch(executable_path=CHROMIUM, args=["--no-sandbox"], timeout=PATIENCE)
-        made = opened.new_page()
-        made.set_default_timeout(PATIENCE)
-        yield made
+        yield opened
         opened.close()
 
 
 @pytest.fixture
-def page(tab: Any, address: str) -> Iterator[Any]:
-    with shown(tab, address) as page:
+def page(browser: Any, address: str) -> Iterator[Any]:
+    with shown(browser, address) as page:
         yield page
 
 
 @contextmanager
-def shown(tab: Any, address: str) -> Iterator[Any]:
-    """The page of a server, which may ask nobody else, and in which nothing may go wrong."""
+def shown(browser: Any, address: str) -> Iterator[Any]:
+    """The page of a server, which may ask nobody else, and in which nothing may go wrong.
+
+    In a tab of its own: what the page of another test still asks would be taken for this one's.
+    """
+    tab = browser.new_page()
+    tab.set_default_timeout(PATIENCE)
     wrong: list[str] = []
 
     def called(request: Any) -> None:
@@ -77,8 +83,7 @@ def shown(tab: Any, address: str) -> Iterator[Any]:
     tab.goto(address)
     tab.locator("#most").fill(str(TOKENS))
     yield tab
-    tab.remove_listener("request", called)
-    tab.remove_listener("pageerror", failed)
+    tab.close()
     assert wrong == []
 
 
@@ -178,16 +183,42 @@ def test_markup_in_a_text_stays_text(page: Any) -> None:
     assert page.locator("#log img, #log b").count() == 0
 
 
-def test_everything_is_reached_by_the_keyboard_and_escape_stops(page: Any) -> None:
-    page.locator("#method").wait_for()
-    page.locator("#most").fill("450")
-    ask(page, "hello")
-    page.locator(f"{WORDS} .token").first.wait_for()
-    page.keyboard.press("Escape")
-    text, note = answered(page)
-    assert "stopped" in note
-    assert len(text) < 450
+@final
+class Waiting(LengthPolicy):
+    """Lets the model write nothing more after a few rounds, until it may."""
 
+    def __init__(self, may_go_on: Event) -> None:
+        self._may_go_on = may_go_on
+        self._rounds = 0
+
+    def should_stop(self, steps: Sequence[Step]) -> bool:
+        self._rounds += not steps
+        if self._rounds > 3:
+            self._may_go_on.wait(PATIENCE / 1000)
+        return len(steps) >= 3
+
+
+def test_escape_stops_an_answer(browser: Any) -> None:
+    may_go_on = Event()  # however slow the browser is, the answer doesn't end before the key is pressed
+    held = engine().using("self", lambda: Waiting(may_go_on), drafter_options={"exit_layer": 3})
+    with served(service({"self": held})) as address, shown(browser, address) as page:
+        try:
+            ask(page, "hello")
+            page.locator(f"{WORDS} .token").first.wait_for()
+            page.keyboard.press("Escape")
+            text, note = answered(page)
+        finally:
+            may_go_on.set()
+
+    assert "stopped" in note
+    assert 0 < len(text) < TOKENS
+    assert said("hello").startswith(text)
+
+
+def test_everything_is_reached_by_the_keyboard(page: Any) -> None:
+    page.locator("#method").wait_for()
+    ask(page, "hello")
+    answered(page)
     page.locator("#text").focus()
     reached = [page.locator(":focus").get_attribute("id")]
     for _ in range(7):
@@ -210,8 +241,24 @@ def test_what_the_server_refuses_is_told_and_can_be_sent_anew(page: Any) -> None
     assert alert.is_hidden()
 
 
-def test_a_key_is_asked_for_where_the_server_wants_one(tab: Any) -> None:
-    with served(service({"self": engine()}, api_key=KEY)) as address, shown(tab, address) as page:
+def test_a_refusal_stays_told_when_the_model_s_name_comes_late(browser: Any, address: str) -> None:
+    tab = browser.new_page()
+    tab.set_default_timeout(PATIENCE)
+    late: list[Any] = []
+    tab.route("**/v1/models", lambda route: late.append(route))
+    tab.goto(address)
+    ask(tab, "x" * 600)
+    tab.locator("#alert").wait_for()
+    (route,) = late
+    route.continue_()
+    tab.get_by_text(f"{NAME},").wait_for()
+
+    assert "the context holds 512" in tab.locator("#alert").text_content()
+    tab.close()
+
+
+def test_a_key_is_asked_for_where_the_server_wants_one(browser: Any) -> None:
+    with served(service({"self": engine()}, api_key=KEY)) as address, shown(browser, address) as page:
         key = page.locator("#key")
         key.wait_for()
         assert "API key" in page.locator("#alert").text_content()

@@ -3,6 +3,8 @@
 A forward of R rows takes about a + b R. A request that looks at its own rounds sees its own rows add b to what the others
 make long anyway, so they look free; but all requests wait for them. So what counts is a request's part of everyone's time:
 a / n for each of n requests, and b for each row of its own. Then the draft length that is best for each is best for all.
+What others draft is in their parts alone: in a request's own part, it would make its plain rounds look dear and its drafts
+cheap beside them.
 """
 
 from __future__ import annotations
@@ -30,7 +32,6 @@ class PackCosts:
         self._line: Line | None = None
         self._last: Pack | None = None
         self._requests = 1
-        self._others = 0
 
     def learn(self, round: Round) -> bool:
         """Whether the round's cost is known; it isn't where a long text was read in the same forward."""
@@ -40,7 +41,7 @@ class PackCosts:
             return True
         if pack.reading:
             return False
-        self._requests, self._others = pack.requests, pack.rows - len(round.draft) - 1
+        self._requests = pack.requests
         if pack is not self._last:  # the others learn from the same one
             self._last = pack
             # what runs between two forwards is waited for by all, too
@@ -48,10 +49,10 @@ class PackCosts:
         return True
 
     def verify(self, rows: int) -> float:
-        """The part of everyone's time that a verification of so many rows takes, in the newest round's company."""
+        """The part of everyone's time that a verification of so many rows takes, among as many requests as the newest's."""
         if self._line is None:
             self._line = line_through(dict(map(_point, self._seen.values())))
-        return self._line.at(self._others + 1) / self._requests + self._line.slope * (rows - 1)
+        return self._line.at(self._requests) / self._requests + self._line.slope * (rows - 1)
 
     def _add(self, rows: int, seconds: float) -> None:
         self._seen.setdefault(max(rows // STEP, 1), deque(maxlen=NEWEST)).append((rows, seconds))

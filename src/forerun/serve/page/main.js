@@ -156,9 +156,11 @@ function complain(message, status = 0) {
 }
 
 async function greet() {
+  const before = at("alert").textContent;
   try {
     const model = await modelOf(at("key").value);
-    complain("");
+    // what was refused in the meantime stays told
+    if (at("alert").textContent === before) complain("");
     at("model").textContent = `${model.id}, ${model.forerun.kernels}`;
     const methods = model.forerun.methods;
     at("method").replaceChildren(...methods.map((name) => new Option(name, name, name === model.forerun.method)));
