@@ -1,0 +1,24 @@
+"""A model in the form that an engine reads."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+from ...bench.peer_models import peer_models
+from ...errors import UnsupportedOption
+from ...models.files.locate import BUNDLED
+
+
+def model_for(form: str, model: str, dtype: str | None) -> str:
+    """form: hf or gguf. A name of the hub's stays what it is, for the engine fetches it. Raises UnsupportedOption."""
+    path = Path(model).expanduser()
+    if model not in BUNDLED and not path.exists() and path.suffix != ".gguf":
+        if form == "gguf":
+            raise UnsupportedOption(f"a GGUF file is needed here, and {model} is none that exists")
+        return model
+    found = peer_models(model, dtype or "bfloat16")
+    if form not in found:
+        raise UnsupportedOption(
+            f"a GGUF file is needed here, and {model} is a directory; convert it, or take another file"
+        )
+    return found[form]
