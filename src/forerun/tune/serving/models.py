@@ -6,19 +6,17 @@ from pathlib import Path
 
 from ...bench.peer_models import peer_models
 from ...errors import UnsupportedOption
-from ...models.files.locate import BUNDLED
+from ...models.files.locate import BUNDLED, locate
 
 
 def model_for(form: str, model: str, dtype: str | None) -> str:
     """form: hf or gguf. A name of the hub's stays what it is, for the engine fetches it. Raises UnsupportedOption."""
     path = Path(model).expanduser()
-    if model not in BUNDLED and not path.exists() and path.suffix != ".gguf":
-        if form == "gguf":
+    if form == "gguf":
+        found = locate(model) if model in BUNDLED or path.suffix == ".gguf" else path
+        if not found.is_file():
             raise UnsupportedOption(f"a GGUF file is needed here, and {model} is none that exists")
+        return str(found.resolve())
+    if model not in BUNDLED and not path.exists():
         return model
-    found = peer_models(model, dtype or "bfloat16")
-    if form not in found:
-        raise UnsupportedOption(
-            f"a GGUF file is needed here, and {model} is a directory; convert it, or take another file"
-        )
-    return found[form]
+    return peer_models(model, dtype or "bfloat16")["hf"]

@@ -165,7 +165,7 @@ class Racing:
         for heat in block:
             for load in self._loads:
                 self._tick(f"{stage} heat {heat + 1}, {load} at once: {one.name}")
-                group = group_of(prompts, heat, load)
+                group = group_of(prompts, heat, load, self._loads)
 
                 def measured(group: Sequence[Prompt] = group, load: int = load) -> dict[str, Any]:
                     return self._field.subject(one, group).answer(group, load).as_dict()
@@ -186,10 +186,11 @@ def group_size(load: int) -> int:
     return 1 if load == 1 else 2 * load
 
 
-def group_of(prompts: Sequence[Prompt], heat: int, load: int) -> list[Prompt]:
-    """The next ones, from the beginning again where they end."""
-    size = group_size(load)
-    return [prompts[(heat * size + place) % len(prompts)] for place in range(size)]
+def group_of(prompts: Sequence[Prompt], heat: int, load: int, loads: Sequence[int]) -> list[Prompt]:
+    """The next ones after those of the load before and the heat before, from the beginning again where they end."""
+    sizes = [group_size(one) for one in loads]
+    begin = heat * sum(sizes) + sum(sizes[: loads.index(load)])
+    return [prompts[(begin + place) % len(prompts)] for place in range(group_size(load))]
 
 
 def _name(stage: str, heat: int, load: int, one: Knobs) -> str:
