@@ -46,7 +46,7 @@ class Timed(Subject):
 
 
 class Script:
-    """seconds: by name, at every load or by load; 1 if not said. fails: with which reason. Opening takes `opening` seconds."""
+    """seconds: by name, at every load or by load; 1 if not said. fails: the reason by name. opening: seconds that one takes."""
 
     def __init__(
         self,

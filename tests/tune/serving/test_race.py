@@ -26,7 +26,9 @@ def test_every_candidate_answers_the_same_prompts_at_every_load(tmp_path: Path) 
 
     raced(tmp_path, script, [A, B], (1, 4), most=2)
 
-    groups = {name: [(load, prompts) for one, load, prompts in script.asked if one == name] for name in ("off", "a", "b")}
+    groups = {
+        name: [(load, prompts) for one, load, prompts in script.asked if one == name] for name in ("off", "a", "b")
+    }
     assert groups["off"] == groups["a"] == groups["b"]
     assert [load for load, _ in groups["a"]] == [1, 4, 1, 4]
 

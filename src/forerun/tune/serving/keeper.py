@@ -18,7 +18,8 @@ def main(seconds: float, command: list[str]) -> int:
     process = subprocess.Popen(command, stdin=subprocess.DEVNULL, start_new_session=True)
 
     def end() -> None:
-        sys.stdin.buffer.read()
+        while os.read(0, 1024):
+            pass
         _signal(process, signal.SIGTERM)
         try:
             process.wait(seconds)
@@ -42,4 +43,5 @@ def _signal(process: subprocess.Popen[bytes], number: int) -> None:
 
 
 if __name__ == "__main__":
-    sys.exit(main(float(sys.argv[1]), sys.argv[2:]))
+    # at once, for the thread still reads
+    os._exit(main(float(sys.argv[1]), sys.argv[2:]))
