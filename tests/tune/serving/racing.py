@@ -46,7 +46,7 @@ class Timed(Subject):
 
 
 class Script:
-    """seconds: by name, at every load or by load; 1 if not said. fails: the reason by name. opening: seconds that one takes."""
+    """seconds: by name, at every load or by load, 1 if not said. fails: reasons by name. opening: how long that takes."""
 
     def __init__(
         self,

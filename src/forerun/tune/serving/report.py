@@ -108,9 +108,9 @@ def _losses(race: Race, one: Knobs) -> Iterator[str]:
             if figure is not None
         )
         slower = [str(load) for load, figure in figures.items() if figure is not None and figure.high < 1]
-        at = f"; with {' and '.join(slower)} requests at once off is faster" if slower else ""
+        at = f"; at {' and '.join(slower)} off is faster" if slower else ""
         if told:
-            yield f"{one.name} by the number of requests at once: {told} x{at}."
+            yield f"{one.name}, times plain decoding by the number of requests at once: {told}{at}."
 
 
 def _fastest(race: Race) -> Knobs | None:
