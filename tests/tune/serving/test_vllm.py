@@ -28,6 +28,21 @@ def test_off_is_served_without_speculation() -> None:
     assert command[3:] == [*("--max-num-seqs", "8", "--max-model-len", "2048", "--dtype", "bfloat16", "--seed", "1")]
 
 
+def test_a_python_serves_by_its_module() -> None:
+    command = VLLM.command(Launch("/bin/python3", "model"), OFF)
+
+    assert command[:5] == ["/bin/python3", "-m", "vllm.entrypoints.openai.api_server", "--model", "model"]
+
+
+@pytest.mark.parametrize(("status", "started"), [(0, "vllm"), (1, "python")])
+def test_where_vllms_command_line_cannot_start_its_python_does(tmp_path: Path, status: int, started: str) -> None:
+    python = tmp_path / "python"
+    python.write_text(f"#!/bin/sh\nexit {status}\n")
+    python.chmod(0o755)
+
+    assert VLLM.startable(str(tmp_path / "vllm")) == str(tmp_path / started)
+
+
 def test_every_method_is_tried_first_the_simplest_ones_before() -> None:
     first = VLLM.first(Wanted((), ("draft",)))
 

@@ -80,7 +80,7 @@ def _entry(model: str, wanted: Wanted, loads: Sequence[int], options: Mapping[st
     program = found_program(options["program"] or own, engine.name)
     version = engine.version(program)
     launch = Launch(
-        program,
+        engine.startable(program),
         model_for(engine.form, model, options["dtype"]),
         max(loads),
         options["context"],
@@ -211,7 +211,7 @@ def _publish(
     if entry.engine is not None and entry.launch is not None:
         command = entry.engine.command(entry.launch, outcome.winner)
         environment = dict(entry.engine.environment(entry.launch))
-        launching |= {"model": entry.launch.model, "command": command, "environment": environment}
+        launching |= {"launch": asdict(entry.launch), "command": command, "environment": environment}
         path = files.beside("launch.sh")
         write_text(path, script(outcome.winner.name, command, environment).rstrip("\n"))
         path.chmod(0o755)

@@ -135,7 +135,9 @@ def engine_system(outcome: ServingOutcome, launching: Mapping[str, Any], tuned_o
         MARK: FORMAT,
         "name": outcome.winner.name,
         **launching,
+        "method": outcome.winner.method,
         "settings": dict(outcome.winner.settings),
+        "remembers": outcome.winner.remembers,
         "tuned_on": dict(tuned_on),
         "measured": {name: value for name, value in measured.items() if name not in ("name", "method", "settings")},
     }

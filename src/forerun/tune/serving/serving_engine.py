@@ -48,6 +48,10 @@ class ServingEngine(ABC):
     def check(self, launch: Launch, wanted: Wanted) -> None:
         """Raises UnsupportedOption on what can't run with this model, such as a draft model of another vocabulary."""
 
+    def startable(self, program: str) -> str:
+        """What to start in place of the program."""
+        return program
+
     def lacking(self, program: str) -> Mapping[str, str]:
         """Methods that this installation can't run, with the reason."""
         return {}

