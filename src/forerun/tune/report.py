@@ -179,7 +179,7 @@ def _count(number: int, what: str) -> str:
     return f"{number} {what}{'' if number == 1 else 's'}"
 
 
-def _standing(standings: Standings, one: Candidate) -> dict[str, Any]:
+def _standing(standings: Standings[Candidate], one: Candidate) -> dict[str, Any]:
     """One candidate's figures over the heats that it ran in; costs are in plain steps, None where nothing was drafted."""
     samples = standings.samples.get(one.name, [])
     plain = standings.samples.get(OFF.name, [])

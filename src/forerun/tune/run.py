@@ -69,8 +69,8 @@ class Outcome:
     screened: Sequence[Screened]
     impossible: dict[str, str]
     sets: SkipSets
-    trials: Standings
-    held_out: Standings | None
+    trials: Standings[Candidate]
+    held_out: Standings[Candidate] | None
     answers: Sequence[Recorded]
     target: Cost
     spent: float
@@ -263,8 +263,8 @@ class Tuning:
         share: float,
         least: int,
         most: int | None = None,
-    ) -> Standings:
-        def tick(standings: Standings) -> None:
+    ) -> Standings[Candidate]:
+        def tick(standings: Standings[Candidate]) -> None:
             self._tick(f"{stage} heats: {len(standings.still_in)} methods in")
 
         return run_trials(

@@ -6,12 +6,14 @@ import random
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import asdict, dataclass
 from pathlib import Path
-from typing import Any
+from typing import Any, TypeVar
 
 from ..engine.engine import Engine
 from ..engine.prompts.questions import Question, questions_in
 from .candidates import Chosen
 from .screening import SHORTEST_PROMPT
+
+T = TypeVar("T")
 
 HELD_OUT = 1 / 3
 FEWEST_PROMPTS = 4
@@ -44,7 +46,12 @@ def split(prompts: Sequence[Sequence[int]], seed: int) -> tuple[list[Sequence[in
             f"tuning needs at least {FEWEST_PROMPTS} different prompts of {SHORTEST_PROMPT} tokens or more, a third of "
             f"which is held out; got {len(known)}"
         )
-    shuffled: list[Sequence[int]] = list(known)
+    return parted(list[Sequence[int]](known), seed)
+
+
+def parted(known: Sequence[T], seed: int) -> tuple[list[T], list[T]]:
+    """What to tune on, and what is held out."""
+    shuffled = list(known)
     random.Random(seed).shuffle(shuffled)
     held = max(1, round(HELD_OUT * len(shuffled)))
     return shuffled[held:], shuffled[:held]

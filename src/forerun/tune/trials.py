@@ -9,7 +9,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import Any
+from typing import Any, Generic, Protocol, TypeVar
 
 from ..bench.interleaving import order
 from ..bench.intervals import Estimate, ratio_of_rates
@@ -21,14 +21,27 @@ FEWEST_HEATS = 4
 Answer = Callable[[Candidate, Sequence[int]], Sample]
 
 
+class Contender(Protocol):
+    """Something that is timed against off; of two that can't be told apart the one of the lower rank wins."""
+
+    @property
+    def name(self) -> str: ...
+
+    @property
+    def rank(self) -> tuple[int, ...]: ...
+
+
+C = TypeVar("C", bound=Contender)
+
+
 @dataclass(slots=True)
-class Standings:
+class Standings(Generic[C]):
     """The times so far by candidate. All start together, so the length of a list is the number of its candidate's heats.
 
-    out: the heat after which a candidate dropped out.
+    Off is the first of the candidates. out: the heat after which a candidate dropped out.
     """
 
-    candidates: tuple[Candidate, ...]
+    candidates: tuple[C, ...]
     samples: dict[str, list[Sample]] = field(default_factory=dict)
     out: dict[str, int] = field(default_factory=dict)
 
@@ -37,14 +50,18 @@ class Standings:
         return max(map(len, self.samples.values()), default=0)
 
     @property
-    def still_in(self) -> list[Candidate]:
+    def off(self) -> C:
+        return self.candidates[0]
+
+    @property
+    def still_in(self) -> list[C]:
         return [one for one in self.candidates if one.name not in self.out]
 
     def take(self, times: Mapping[str, Any]) -> None:
         for name, time in times.items():
             self.samples.setdefault(name, []).append(Sample(**time))
 
-    def ratio(self, one: Candidate, other: Candidate) -> Estimate | None:
+    def ratio(self, one: C, other: C) -> Estimate | None:
         """How many times as fast one is as the other over the heats that both ran in; None where nothing was decoded."""
         pairs = list(zip(self.samples.get(one.name, []), self.samples.get(other.name, []), strict=False))
         return ratio_of_rates(
@@ -55,36 +72,38 @@ class Standings:
         )
 
     @property
-    def fastest(self) -> Candidate:
+    def fastest(self) -> C:
         """Of those still in."""
         return max(self.still_in, key=self.speedup)
 
     def drop_slow(self) -> None:
         """Drop the candidates that are certainly slower than the fastest; off stays as the reference."""
+        self.out |= dict.fromkeys((one.name for one in self.slow()), self.heats)
+
+    def slow(self) -> list[C]:
+        """Those still in that are certainly slower than the fastest; never off."""
         best = self.fastest
-        for one in self.still_in:
-            figure = self.ratio(one, best)
-            if one not in (best, OFF) and figure is not None and figure.high < 1:
-                self.out[one.name] = self.heats
+        figures = {one.name: self.ratio(one, best) for one in self.still_in if one not in (best, self.off)}
+        return [one for one in self.still_in if (figure := figures.get(one.name)) is not None and figure.high < 1]
 
     @property
-    def winner(self) -> Candidate:
+    def winner(self) -> C:
         """Of those certainly faster than off, the simplest that can't be distinguished from the fastest."""
-        faster = [one for one in self.still_in if one != OFF and not self._ties(one, OFF)]
+        faster = [one for one in self.still_in if one != self.off and not self._ties(one, self.off)]
         if not faster:
-            return OFF
+            return self.off
         best = max(faster, key=self.speedup)
         tied = [one for one in faster if one == best or self._ties(best, one)]
         return min(tied, key=lambda one: (one.rank, -self.speedup(one)))
 
-    def _ties(self, one: Candidate, other: Candidate) -> bool:
+    def _ties(self, one: C, other: C) -> bool:
         """Whether one may be no faster than the other."""
         figure = self.ratio(one, other)
         return figure is None or figure.low <= 1
 
-    def speedup(self, one: Candidate) -> float:
+    def speedup(self, one: C) -> float:
         """Over off; 0 where nothing was decoded."""
-        figure = self.ratio(one, OFF)
+        figure = self.ratio(one, self.off)
         return 0.0 if figure is None else figure.value
 
 
@@ -98,8 +117,8 @@ def run_trials(
     until: float,
     least: int = FEWEST_HEATS,
     most: int | None = None,
-    tick: Callable[[Standings], None] = lambda standings: None,
-) -> Standings:
+    tick: Callable[[Standings[Candidate]], None] = lambda standings: None,
+) -> Standings[Candidate]:
     """Heats over the prompts, again and again, until the budget's second `until`, at least `least` of them.
 
     most: no more heats than that; without it they end, too, where only off and one other are left and can be told apart.
@@ -127,7 +146,7 @@ def run_trials(
     return standings
 
 
-def _decided(standings: Standings) -> bool:
+def _decided(standings: Standings[Candidate]) -> bool:
     others = [one for one in standings.still_in if one != OFF]
     if len(others) != 1:
         return not others

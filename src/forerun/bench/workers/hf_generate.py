@@ -1,4 +1,8 @@
-"""transformers' own generate: plain, with prompt lookup (10 tokens), with early exit at half of the layers."""
+"""transformers' own generate: plain, with prompt lookup (10 tokens), with early exit at half of the layers.
+
+settings["generate"] are further arguments of generate; settings["assistant"] names an assistant model, whose generation
+config settings["assistant_generation"] sets.
+"""
 
 from __future__ import annotations
 
@@ -31,7 +35,7 @@ def open_model(options: dict[str, Any]) -> tuple[dict[str, str], Any]:
     torch.set_num_threads(options["threads"])
     transformers.utils.logging.set_verbosity_error()
     device = options["settings"].get("device", "cpu")
-    dtype = getattr(torch, options["dtype"])
+    dtype = "auto" if options["dtype"] == "auto" else getattr(torch, options["dtype"])
     model = transformers.AutoModelForCausalLM.from_pretrained(options["model"], dtype=dtype).to(device).eval()
     if not options.get("generation_config", True):
         model.generation_config = transformers.GenerationConfig()
@@ -42,6 +46,12 @@ def open_model(options: dict[str, Any]) -> tuple[dict[str, str], Any]:
             "assistant_early_exit": options["settings"].get("exit_layer", model.config.num_hidden_layers // 2)
         },
     }[options["mode"]]
+    speculation = {**speculation, **options["settings"].get("generate", {})}
+    if "assistant" in options["settings"]:
+        assistant = transformers.AutoModelForCausalLM.from_pretrained(options["settings"]["assistant"], dtype=dtype)
+        speculation["assistant_model"] = assistant.to(device).eval()
+        for name, value in options["settings"].get("assistant_generation", {}).items():
+            setattr(assistant.generation_config, name, value)
 
     def answer(ids: list[int], max_new_tokens: int, emit: Any) -> None:
         with torch.inference_mode():

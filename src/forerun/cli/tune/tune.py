@@ -14,6 +14,7 @@ import typer
 from ...errors import UnsupportedOption
 from ...plotting import check_plotting
 from ...tune.candidates import ADAPTER, DRAFT_MODEL, METHODS, Chosen
+from ...tune.serving.knobs import Wanted
 from ..flags import takes
 from ..output import check_file, check_folder, write_text
 from ..reports import write_report
@@ -21,16 +22,27 @@ from ..shared_options import OPENING, PLAIN, AsJson, Model, Raw, measured_with, 
 from ..terminal import finite, note, show, show_json, show_table
 from ..threads import THREADS
 from ..values import at_least
+from .engine import Files, tune_knobs
+from .engine_options import ENGINE, refuse_engine_flags, refuse_other_flags
 
 if TYPE_CHECKING:
     from ...engine.engine import Engine
     from ...tune.run import Outcome
     from ...tune.setup import Setup
 
+MAX_PROMPT = 1024
+# flags of the search for own drafters, with their defaults
+OF_OWN_DRAFTERS = {
+    **{one.name: one.default for one in OPENING if one.name != "dtype"},
+    "adapter": None,
+    "vocabulary_text": None,
+    "max_prompt": MAX_PROMPT,
+    "storage": "",
+}
 UNITS = {"": 1, "s": 1, "m": 60, "h": 3600}
 
 
-@takes(*OPENING, THREADS)
+@takes(*OPENING, THREADS, *ENGINE)
 def tune(
     model: Model,
     prompts: Annotated[Path, typer.Option(help='JSON lines with "prompt", "messages" or "turns".', show_default=False)],
@@ -47,7 +59,7 @@ def tune(
         Path | None, typer.Option(help="A text whose most frequent tokens make up small vocabularies.")
     ] = None,
     max_new_tokens: Annotated[int, typer.Option(help="The most tokens of an answer.")] = 64,
-    max_prompt: Annotated[int, typer.Option(help="Leave out longer prompts.")] = 1024,
+    max_prompt: Annotated[int, typer.Option(help="Leave out longer prompts.")] = MAX_PROMPT,
     storage: Annotated[
         str, typer.Option(help="Where to keep the search for skip sets: a file, or an address that Optuna knows.")
     ] = "",
@@ -61,31 +73,54 @@ def tune(
     **given: Any,
 ) -> None:
     """Find the fastest lossless method for a model on your prompts and machine, or that none is. Goes on after a kill."""
+    files, seconds = Files(prompts, output, report), seconds_of(budget)
+    options = {**given, "max_new_tokens": max_new_tokens, "seed": seed, "max_prompt": max_prompt, "storage": storage}
+    if given["engine"]:
+        refuse_other_flags(
+            given["engine"], {**options, "adapter": adapter, "vocabulary_text": vocabulary_text}, OF_OWN_DRAFTERS
+        )
+        wanted = Wanted(_names(methods), tuple(draft_model or ()))
+        tune_knobs(model, files, wanted, seconds, options, raw, as_json)
+    else:
+        refuse_engine_flags(given)
+        check_tuning()
+        chosen = _chosen(methods, draft_model or [], adapter or [], vocabulary_text)
+        _tune_drafters(model, files, chosen, seconds, options, raw, as_json)
+
+
+def _tune_drafters(
+    model: str,
+    files: Files,
+    chosen: Chosen,
+    seconds: float,
+    options: Mapping[str, Any],
+    raw: bool,
+    as_json: bool,
+) -> None:
+    """forerun's own. options: how the model is opened, and max_new_tokens, seed, max_prompt, storage."""
     from ...traces.record import read_prompts
     from ...tune.setup import Setup, split
 
-    check_tuning()
-    if report is not None:
+    if files.report is not None:
         check_plotting()
-        _make(report)
-    check_file(output)
-    at_least(2, max_new_tokens=max_new_tokens)
-    chosen = _chosen(methods, draft_model or [], adapter or [], vocabulary_text)
-    seconds = seconds_of(budget)
-    engine = open_engine(model, PLAIN, given)
-    asked = read_prompts(engine, prompts, per_category=None, skip=0, max_prompt=max_prompt, raw=raw)
+        _make(files.report)
+    check_file(files.output)
+    at_least(2, max_new_tokens=options["max_new_tokens"])
+    engine = open_engine(model, PLAIN, options)
+    asked = read_prompts(engine, files.prompts, per_category=None, skip=0, max_prompt=options["max_prompt"], raw=raw)
     setup = Setup(
         chosen=chosen,
         budget=seconds,
-        storage=storage or beside(output, "skip-sets"),
-        max_new_tokens=max_new_tokens,
-        seed=seed,
-        own_weights=given["weights"],
+        storage=options["storage"] or files.beside("skip-sets"),
+        max_new_tokens=options["max_new_tokens"],
+        seed=options["seed"],
+        own_weights=options["weights"],
     )
-    outcome = _run(engine, setup, [one.ids for one in asked], beside(output, "log.jsonl"))
-    if report is not None:
-        _write_held_out(report, prompts, engine, split([one.ids for one in asked], seed)[1], raw)
-    _publish(outcome, engine, model, prompts, output, report, given, as_json)
+    ids = [one.ids for one in asked]
+    outcome = _run(engine, setup, ids, files.beside("log.jsonl"))
+    if files.report is not None:
+        _write_held_out(files.report, files.prompts, engine, split(ids, setup.seed)[1], raw)
+    _publish(outcome, engine, model, files.prompts, files.output, files.report, options, as_json)
 
 
 def check_tuning() -> None:
@@ -112,10 +147,6 @@ def _make(folder: Path) -> None:
         raise ValueError(f"--report {folder} can't be made: {error}") from error
 
 
-def beside(output: Path, ending: str) -> Path:
-    return output.with_name(f"{output.name}.{ending}")
-
-
 def _chosen(methods: str, drafts: Sequence[str], adapters: Sequence[Path], text: Path | None) -> Chosen:
     """Raises UnsupportedOption on an unknown method, and on one that is asked for by name but not given.
 
@@ -128,7 +159,7 @@ def _chosen(methods: str, drafts: Sequence[str], adapters: Sequence[Path], text:
             raise ValueError(f"{name} {path}: there is no such file or directory")
     for draft in drafts:
         locate(draft)
-    names = tuple(name.strip() for name in methods.split(",") if name.strip())
+    names = _names(methods)
     for name, flag, values in ((DRAFT_MODEL, "--draft-model", drafts), (ADAPTER, "--adapter", adapters)):
         if name in names and not values:
             raise UnsupportedOption(f"method {name!r} needs {flag}")
@@ -137,6 +168,10 @@ def _chosen(methods: str, drafts: Sequence[str], adapters: Sequence[Path], text:
     return Chosen(
         names or METHODS, tuple(drafts), tuple(str(path) for path in adapters), "" if text is None else str(text)
     )
+
+
+def _names(methods: str) -> tuple[str, ...]:
+    return tuple(name.strip() for name in methods.split(",") if name.strip())
 
 
 def _run(engine: Engine, setup: Setup, prompts: Sequence[Sequence[int]], log: Path) -> Outcome:
