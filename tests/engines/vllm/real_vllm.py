@@ -14,6 +14,7 @@ from typing import Any
 
 FORERUN = {"drafter": {"name": "lookup"}, "policy": {"name": "fixed"}}
 VOCABULARY = 97
+HEAT = 0.8  # no whole number: a temperature that was lost or rounded shows in the law
 EVERYTHING = [*range(30, VOCABULARY), *range(3, 30)]  # each token with the one after it, which the model likes best
 
 
@@ -73,6 +74,7 @@ def sampling(new: int, **given: Any) -> Any:
 
 
 def answers(llm: Any, prompts: list[list[int]], given: Any) -> list[list[int]]:
+    """given: how to sample, for all or for each."""
     found = llm.generate([{"prompt_token_ids": ids} for ids in prompts], given, use_tqdm=False)
     return [list(one.outputs[0].token_ids) for one in found]
 
@@ -80,6 +82,15 @@ def answers(llm: Any, prompts: list[list[int]], given: Any) -> list[list[int]]:
 def crowd(llm: Any, random: Random) -> dict[str, int]:
     """200 requests that come and go, some of which are aborted."""
     engine = llm.llm_engine
+    scheduler = engine.engine_core.engine_core.scheduler
+    preempted, preempt = 0, scheduler._preempt_request
+
+    def counted(*given: Any, **named: Any) -> Any:
+        nonlocal preempted
+        preempted += 1
+        return preempt(*given, **named)
+
+    scheduler._preempt_request = counted
     waiting = [str(10_000 + number) for number in range(200)]
     running: dict[str, str] = {}
     finished = aborted = 0
@@ -98,7 +109,7 @@ def crowd(llm: Any, random: Random) -> dict[str, int]:
             if output.finished:
                 finished += 1
                 running = {key: name for key, name in running.items() if not output.request_id.startswith(name)}
-    return {"finished": finished, "aborted": aborted}
+    return {"finished": finished, "aborted": aborted, "preempted": preempted}
 
 
 def main(model: str, out: Path) -> None:
@@ -113,11 +124,9 @@ def main(model: str, out: Path) -> None:
     runner.drafter = proposer
     drafted = answers(llm, prompts, sampling(48))
     greedy = {"drafted": proposer.drafted, "accepted": proposer.accepted}
-    draws = [
-        one
-        for seed in range(8)
-        for one in answers(llm, [EVERYTHING] * 150, sampling(3, temperature=1.0, seed=None if seed else 5))
-    ]
+    turns = [[sampling(3, temperature=HEAT) for _ in range(150)] for _ in range(7)]
+    turns.append([sampling(3, temperature=HEAT, seed=seed) for seed in range(150)])
+    draws = [one for given in turns for one in answers(llm, [EVERYTHING] * 150, given)]
     told = {
         "plain": plain,
         "with_drafts": drafted,

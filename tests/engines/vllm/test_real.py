@@ -16,7 +16,7 @@ from transformers import LlamaConfig, LlamaForCausalLM
 
 import forerun
 
-from .real_vllm import EVERYTHING, VOCABULARY
+from .real_vllm import EVERYTHING, HEAT, VOCABULARY
 
 PYTHON = os.environ.get("FORERUN_VLLM_PYTHON", "")
 pytestmark = pytest.mark.skipif(not PYTHON, reason="FORERUN_VLLM_PYTHON names no Python that has vLLM")
@@ -63,8 +63,9 @@ def test_draws_follow_the_law_of_the_model(told: dict[str, Any], model: LlamaFor
     from scipy.stats import chisquare
 
     with torch.no_grad():
-        first = model(torch.tensor([EVERYTHING])).logits[0, -1].softmax(-1)
-        after = model(torch.tensor([[*EVERYTHING, token] for token in range(VOCABULARY)])).logits[:, -1].softmax(-1)
+        first = (model(torch.tensor([EVERYTHING])).logits[0, -1] / HEAT).softmax(-1)
+        texts = torch.tensor([[*EVERYTHING, token] for token in range(VOCABULARY)])
+        after = (model(texts).logits[:, -1] / HEAT).softmax(-1)
     law = (first @ after).double()
     seen = Counter(draw[1] for draw in told["draws"])
     count = len(told["draws"])
@@ -85,6 +86,7 @@ def test_draws_follow_the_law_of_the_model(told: dict[str, Any], model: LlamaFor
 
 def test_200_requests_with_aborts_and_preemption_end_and_leave_nothing(told: dict[str, Any]) -> None:
     assert told["crowd"]["aborted"] > 3
+    assert told["crowd"]["preempted"] > 3
     assert told["crowd"]["finished"] + told["crowd"]["aborted"] == 200
     assert told["in_flight"] <= 16
     assert told["most_in_flight"] <= 5 * 16

@@ -15,6 +15,7 @@ from typing import Any, final
 from .method import method_of
 from .rounds import Rounds
 from .settings import settings_of
+from .verification import settle_verification
 
 LOG = "vllm.forerun"  # vLLM shows what its own loggers say
 
@@ -27,7 +28,9 @@ class Proposer:
         settings = settings_of(vllm_config)
         self._rounds = Rounds(method_of(settings.system, settings.longest), settings)
         self._failed = False
-        logging.getLogger(LOG).info(
+        log = logging.getLogger(LOG)
+        settle_verification(log)
+        log.info(
             "forerun drafts by %s under %s, up to %d tokens",
             settings.system.drafter,
             settings.system.policy,
