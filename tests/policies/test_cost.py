@@ -230,14 +230,14 @@ class SlowPace(StepCosts):
         self.learning = Event()
         self.overlaps: list[bool] = []
 
-    def step(self, has_row: bool) -> float:
+    def step(self, has_row: bool, drafter: str = "") -> float:
         return 0.1
 
     def verify(self, rows: int) -> float:
         self.overlaps.append(self.learning.is_set())
         return 1.0
 
-    def learn(self, has_row: bool, steps: int, round: Round) -> None:
+    def learn(self, has_row: bool, steps: int, round: Round, drafter: str = "") -> None:
         self.learning.set()
         sleep(0.02)
         self.learning.clear()

@@ -23,7 +23,7 @@ class Noting(LengthPolicy):
     trained_for: Pair | None = None
     noted: list[Any] = field(default_factory=list)
 
-    def begin(self, unread: int, room: int) -> None:
+    def begin(self, unread: int, room: int, copies: bool = False) -> None:
         self.noted.append(("begin", unread, room))
 
     def should_stop(self, steps: Sequence[Step]) -> bool:

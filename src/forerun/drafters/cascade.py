@@ -10,7 +10,7 @@ from __future__ import annotations
 
 from collections.abc import AsyncGenerator
 from collections.abc import Sequence as Series
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any, final
 
 from ..core.drafter import Drafter
@@ -51,6 +51,7 @@ class Cascade(Drafter):
         self.taps = frozenset().union(*(drafter.taps for drafter in drafters))
         self.identity = next((drafter.identity for drafter in drafters if drafter.identity), "")
         self.rule = next((drafter.rule for drafter in drafters if drafter.rule is not None), None)
+        self.copies = any(drafter.copies for drafter in drafters)
         self._drafters = tuple(drafters)
         self._names = tuple(names)
         self._promises = promises
@@ -71,9 +72,9 @@ class Cascade(Drafter):
                 return
             self._chosen = best
             self.drafted_by = self._drafters[best.number].drafted_by or self._names[best.number]
-            yield best.first
+            yield replace(best.first, drafted_by=self.drafted_by)
             async for step in best.rest:
-                yield step
+                yield replace(step, drafted_by=self.drafted_by)
         finally:
             for number, source in asked.items():
                 await source.aclose()
@@ -144,7 +145,7 @@ class Cascade(Drafter):
     def learn(self, context: Context, round: Round, rows: Rows) -> None:
         chosen, self._chosen = self._chosen, None
         self._spare = min(self._spare + SHARE * len(round.tokens), MOST_SPARE)
-        if chosen is not None and len(round.draft):
+        if chosen is not None:
             self._learn(chosen, round)
         elif self._promises is not None and not round.prefill:
             self._promises.learn_plain(round.timing.verify)

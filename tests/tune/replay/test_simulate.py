@@ -250,7 +250,7 @@ def test_a_policy_is_told_what_the_drafter_has_to_read_and_where_a_request_ends(
     told: list[object] = []
 
     class Told(Fixed):
-        def begin(self, unread: int, room: int) -> None:
+        def begin(self, unread: int, room: int, copies: bool = False) -> None:
             told.append((unread, room))
 
         def end(self) -> None:
