@@ -24,7 +24,7 @@ FADE = 0.98
 MOST_SOURCES = 64  # that are kept
 
 
-class Kind(Enum):
+class Kind(str, Enum):
     """How a step's token was found, which says what its confidence is worth."""
 
     ROW = "computed by a forward"

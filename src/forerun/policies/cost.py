@@ -13,7 +13,8 @@ what it leaves as an unknown constant D is here the price of time. Plain decodin
 
 S and a are learnt online (acceptance_forecast.py); d and V are measured or given (step_costs.py). lambda is the expected
 ratio E / T of the rule's own newest rounds, never below plain decoding's. This is Dinkelbach's iteration, one step per
-round. It uses expected tokens, since the emitted ones depend partly on chance.
+round. It uses expected tokens, since the emitted ones depend partly on chance. Where the draft's own ratio is greater, that
+is the price: texts have easy stretches, whose tokens come fast in the next round, too, so one more of them now saves less.
 
 The rule learns only from tokens that it drafts, so it also tries tokens that might pay. The expected loss is taken from a
 budget, to which every emitted token adds a small share. So in total no more than that share is lost.
@@ -54,6 +55,7 @@ LONG, SHORT = 0.995, 0.92  # kept of the newest rounds' tokens and time, a round
 PLAIN = 1.0, 1.0  # tokens and time of a plain round
 LOOK_AGAIN = 4  # rounds
 WORTH = 20.0  # plain rounds that the price of all requests counts in a request's own
+FAR = 6  # tokens that are looked ahead after a copied one: beyond, nothing that didn't pay yet begins to
 
 
 def worth(
@@ -184,33 +186,36 @@ class CostAware(LengthPolicy):
 
     def _is_worth_a_row(self, readings: Series[Reading]) -> bool:
         last, length, costs = readings[-1], len(readings) - 1, self._shared.costs
-        survives, price = self._survives(readings), self._tokens_per_time()
+        survives, price = self._survives(readings), self._tokens_per_time(length, last.source)
         if survives > price * (costs.verify(length + 2) - costs.verify(length + 1)):
             return True
         before, likely = self._survival[length], self._forecast.acceptance(last)
         # a copied token's own chance stands for those after it
         others = self._forecast.ahead(readings)[1].probability if last.source.kind is Kind.ROW else likely
-        ahead = chain([likely], repeat(others, self._max_steps - length - 1))
+        ahead = chain([likely], repeat(others, min(self._max_steps - length - 1, FAR)))
         return worth(before, ahead, price, self._step_of(last.source), costs.verify, length, drafted=1) > 0
 
-    def _tokens_per_time(self) -> float:
-        """The price of time in this round."""
+    def _tokens_per_time(self, length: int = 0, source: Source | None = None) -> float:
+        """The price of time, after so many tokens of a draft from this source."""
         if self._price is None:
             self._price = self._ratio() / self._shared.costs.verify(1)
-        return self._price
+        if source is None or not length:
+            return self._price
+        time = length * self._step_of(source) + self._shared.costs.verify(length + 1)
+        return max(self._price, sum(self._survival[: length + 1]) / time)
 
     def _pays_no_more(self, readings: Series[Reading]) -> bool:
-        length, costs, price = len(readings), self._shared.costs, self._tokens_per_time()
+        length, costs = len(readings), self._shared.costs
         last = readings[-1].source if readings else None
+        survives, price = self._survives(readings), self._tokens_per_time(length, last)
         if last is not None and last.kind is Kind.COUNTED:
-            more = self._max_steps - length
-            sure = worth(self._survives(readings), repeat(1.0, more), price, 0.0, costs.verify, length)
+            certain = repeat(1.0, min(self._max_steps - length, FAR))
+            sure = worth(survives, certain, price, 0.0, costs.verify, length)
             return self._forecast.acceptance(readings[-1]) * sure <= price * self._step_of(last)
         following, later = self._forecast.ahead(readings)
         due = not readings and (self._idle or 0) >= self._retry
         if not readings and self._unread and not self._may_read(following, later, due):
             return True
-        survives = self._survives(readings)
         step = self._step() if last is None else self._step_of(last)
 
         def promised(first: float, others: float) -> float:

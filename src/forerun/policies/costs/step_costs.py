@@ -95,17 +95,16 @@ class MeasuredStepCosts(StepCosts):
     def verify(self, rows: int) -> float:
         if self._packs.shared and self._packs.known:
             return self._packs.verify(rows)
-        return self._alone(rows)
+        known = self._verify.get(rows)
+        if known is None:
+            known = self._verify[rows] = self._alone(rows)
+        return known
 
     def _alone(self, rows: int) -> float:
         """Of a verification that shares no forward."""
         if not len(self._rounds):
             return self._kept.at(rows)
-        if not self._kept.verify:
-            return self._rounds.of(rows)
-        if rows not in self._verify:
-            self._verify[rows] = self._from_kept(rows)
-        return self._verify[rows]
+        return self._from_kept(rows) if self._kept.verify else self._rounds.of(rows)
 
     def read(self, rows: int) -> float:
         if self._readings:
@@ -123,11 +122,13 @@ class MeasuredStepCosts(StepCosts):
             return
         if steps:
             self._steps.setdefault((drafter, has_row), deque(maxlen=NEWEST)).append(draft_seconds(round) / steps)
-        self._step.clear()
-        if not self._packs.learn(round) or self._packs.shared:
-            return
-        self._rounds.add(len(round.draft) + 1, round.timing.verify)
-        self._verify.clear()
+            self._step.pop((drafter, has_row), None)
+        known = self._packs.learn(round)
+        if self._packs.shared:
+            self._step.clear()
+        elif known and self._rounds.add(len(round.draft) + 1, round.timing.verify):
+            self._verify.clear()
+            self._step.clear()
 
     def _from_kept(self, rows: int) -> float:
         own, tries = self._rounds.points.get(rows, (0.0, 0.0))
@@ -155,6 +156,8 @@ class MeasuredStepCosts(StepCosts):
 
     def recall(self, data: Any) -> None:
         self._kept = KeptCosts.from_data(data)
+        self._verify.clear()
+        self._step.clear()
 
 
 def given_costs(target: Cost, draft_ms: float, prefix: float | None = None) -> GivenStepCosts:
