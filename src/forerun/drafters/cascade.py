@@ -153,9 +153,12 @@ class Cascade(Drafter):
             drafter.learn(context, round, rows)
 
     def _learn(self, chosen: Beginning, round: Round) -> None:
+        """Of a draft, also of one whose first step was left out: what it promises is then little."""
         number, pause = chosen.number, self._idle[chosen.number] > PAUSE
         self._idle[number] = 0
         if self._promises is not None:
+            if not len(round.draft):
+                self._promises.time_plain(round.timing.verify)
             kinds = (*self._kinds(number), *self._kinds(number, chosen.bucket))
             seconds, guess = round.timing.draft + round.timing.verify, _guess(chosen.bucket)
             if unread := self._unread[number]:
@@ -164,7 +167,8 @@ class Cascade(Drafter):
             reads = unread or (pause and self._computes[number])
             self._promises.learn(kinds, len(round.tokens), seconds, guess if reads else None)
         self._unread[number] = 0
-        self._ended[number] = FOLLOWED if round.verdict.path else REFUSED
+        followed = bool(round.verdict.path) or round.tokens[0] in chosen.first.tokens
+        self._ended[number] = FOLLOWED if followed else REFUSED
 
     def close(self) -> None:
         for drafter in self._drafters:
