@@ -249,6 +249,29 @@ def test_options_go_to_the_drafter_that_has_them_or_that_is_named() -> None:
         build(None, of="suffix,lookup", max_ngram=0)  # type: ignore[arg-type]
 
 
+def test_each_step_tells_who_drafted_it() -> None:
+    cascade = cascade_of(Scripted(), Scripted(6, 7))
+    assert [step.drafted_by for step in steps(cascade, Context([1, 2, 3], Seeded(0)))] == ["two", "two"]
+
+
+@pytest.mark.parametrize("copies", [True, False])
+def test_asking_costs_little_where_one_of_them_copies(copies: bool) -> None:
+    last = Scripted(reads=9)
+    last.copies = copies
+    assert cascade_of(Scripted(reads=4), last).copies == copies
+
+
+def test_a_drafter_whose_first_tokens_are_left_out_promises_nothing_more() -> None:
+    """So another one is asked in its place."""
+    cascade = cascade_of(Scripted(4, 5, confidence=0.5), Scripted(6, 7, reads=0))
+    finish(cascade, [], 0, 1.0)
+    for _ in range(60):
+        draft = drafted(cascade)
+        left_out = draft[0][0] == 4
+        finish(cascade, [] if left_out else draft, 0 if left_out else 2, 1.0 if left_out else 1.5)
+    assert drafted(cascade)[0][0] == 6
+
+
 def test_texts_are_those_of_plain_decoding() -> None:
     model = tiny_model("llama")
     prompts = [[5, 6, 7, 5, 6], [1, 2, 3], [9] * 6]

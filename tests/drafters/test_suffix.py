@@ -109,11 +109,16 @@ def test_what_was_learnt_serves_the_next_request() -> None:
     assert tokens(make(None), [1, 2, 50, 60, 1, 2]) == []  # type: ignore[arg-type]
 
 
-def test_a_round_that_another_drafter_drafted_teaches_nothing_of_votes() -> None:
+@pytest.mark.parametrize(("written", "goes"), [(0, "down"), (5, "up")])
+def test_a_round_that_another_drafter_drafted_tells_which_votes_were_right(written: int, goes: str) -> None:
     drafter = suffix()
-    before = [confidence(step) for step in steps(drafter, context(LOOP), 3)]
-    judge(drafter, [Step((90,), (ROOT,), (None,))], 0)
-    assert [confidence(step) for step in steps(drafter, context(LOOP), 3)] == before
+    before = [confidence(step) for step in steps(drafter, context(LOOP), 2)]
+    other = Draft((90,), (ROOT,), (None,))
+    rows = Rows(torch.zeros(2, 8), torch.zeros(2, 4))
+    drafter.learn(Context([1], Seeded(0)), Round((written,), other, Verdict((), (written,)), 1), rows)
+    first, second = (confidence(step) for step in steps(drafter, context(LOOP), 2))
+    assert (first < before[0], first > before[0]) == (goes == "down", goes == "up")
+    assert second == before[1]
 
 
 def test_an_answer_serves_later_requests_of_the_engine() -> None:

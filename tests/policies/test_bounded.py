@@ -1,8 +1,11 @@
+from collections.abc import Sequence
 from typing import Any
 
 import pytest
 
-from forerun.policies.bounded import build
+from forerun.core.values import Step
+from forerun.policies.bounded import Bounded, build
+from forerun.policies.fixed import Fixed
 
 from .rounds import chain, round_of
 
@@ -18,6 +21,15 @@ def test_the_inner_policy_decides_between_the_bounds() -> None:
 
 def test_no_least_number_lets_the_inner_policy_draft_nothing() -> None:
     assert not build(inner="fixed", k=3, min_steps=0)().should_stop([])
+
+
+def test_the_inner_policy_leaves_out_what_is_beyond_the_least_number() -> None:
+    class LeavesAllOut(Fixed):
+        def leaves_out(self, steps: Sequence[Step]) -> bool:
+            return True
+
+    policy = Bounded(LeavesAllOut(3), 2, 4)
+    assert [policy.leaves_out(chain(*[0.5] * n)) for n in (1, 2, 3)] == [False, False, True]
 
 
 def test_the_inner_policy_learns() -> None:

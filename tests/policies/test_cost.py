@@ -1,5 +1,6 @@
 import json
 from collections.abc import Iterator
+from dataclasses import replace
 from itertools import pairwise
 from math import inf
 from random import Random
@@ -228,6 +229,107 @@ def test_a_callers_own_cost_curve_decides() -> None:
     assert with_costs(lambda: given_costs(steep, 2.0))().should_stop([])
 
 
+def counted(confidence: float, drafted_by: str = "") -> Step:
+    return Step((7,), (-1,), (None,), confidence=confidence, drafted_by=drafted_by)
+
+
+def told(policy: CostAware, confidence: float, right: bool, drafted_by: str = "") -> bool:
+    """Whether it leaves out such a first token, which the text then shows to be right or not."""
+    assert not policy.should_stop([])
+    step = counted(confidence, drafted_by)
+    left = policy.leaves_out([step])
+    steps = [] if left else [step]
+    verdict = Verdict((0,), (7, 9)) if steps and right else Verdict((), (7 if right else 9,))
+    timing = Timing(draft=1e-5, forward=1.0 + 0.3 * len(steps))
+    policy.observe(steps, Round(verdict.tokens, Draft.of(steps), verdict, 3, timing=timing))
+    return left
+
+
+def copying() -> CostAware:
+    policy = build()()
+    policy.begin(0, 1000, True)
+    assert isinstance(policy, CostAware)
+    return policy
+
+
+def leaves_out(policy: CostAware, *steps: Step) -> bool:
+    """Whether the next request would leave the last of these out."""
+    following = CostAware(policy._shared, 0.0, 20, 8)
+    following.begin(0, 1000, True)
+    return following.leaves_out(steps)
+
+
+def test_a_drafter_that_copies_is_asked_in_every_round_and_its_wrong_tokens_are_left_out() -> None:
+    policy = copying()
+    left = [told(policy, 0.3, right=False) for _ in range(100)]
+    assert not left[0]
+    assert all(left[30:])
+
+
+def test_a_token_that_was_left_out_and_right_teaches_that_such_tokens_are_worth_a_row() -> None:
+    policy = copying()
+    for _ in range(60):
+        told(policy, 0.3, right=False)
+    left = [told(policy, 0.3, right=True) for _ in range(60)]
+    assert (left[0], left[-1]) == (True, False)
+
+
+def test_sure_tokens_stay_where_doubtful_ones_are_left_out() -> None:
+    policy = copying()
+    for number in range(200):
+        told(policy, *((0.9, True) if number % 2 else (0.05, False)))
+    assert not leaves_out(policy, counted(0.9))
+    assert leaves_out(policy, counted(0.05))
+    assert leaves_out(policy, counted(0.9), counted(0.05))
+
+
+def test_a_row_that_pays_only_with_those_after_it_is_kept() -> None:
+    """The second row costs most of a forward, the next ones nothing, as for some products in float32."""
+
+    def rule(further: float) -> CostAware:
+        shared = SharedState(GivenStepCosts(0.0, lambda rows: 1.0 + 0.9 * (rows > 1) + further * max(rows - 2, 0)))
+        policy = CostAware(shared, 0.0, 20, 8)
+        policy.begin(0, 1000, True)
+        return policy
+
+    assert not leaves_out(rule(0.0), counted(0.8))
+    assert leaves_out(rule(0.9), counted(0.8))
+
+
+def test_of_several_drafters_each_is_judged_by_its_own_tokens() -> None:
+    policy = copying()
+    for _ in range(60):
+        told(policy, 0.5, right=True, drafted_by="one")
+        told(policy, 0.5, right=False, drafted_by="two")
+    assert not leaves_out(policy, counted(0.5, "one"))
+    assert leaves_out(policy, counted(0.5, "two"))
+
+
+def test_of_several_drafters_each_has_the_cost_of_its_own_steps_and_none_that_of_its_reading() -> None:
+    """One computes: its first draft, and the first after a pause, read what it missed."""
+    shared = SharedState(MeasuredStepCosts())
+    policy = CostAware(shared, 1.0, 20, 8)
+    policy.begin(0, 1000, True)
+    for drafts in range(40):
+        copied_now = drafts % 4 == 0
+        name, seconds = ("text", 1e-4) if copied_now else ("model", 9.0 if drafts % 4 == 1 else 0.1)
+        step = counted(0.9, name) if copied_now else replace(recorded(0.9), drafted_by=name)
+        policy.observe([step], round_of([step], 1, draft_seconds=seconds, seconds=1.0))
+    assert shared.costs.step(False, "text") == pytest.approx(1e-4)
+    assert shared.costs.step(True, "model") == pytest.approx(0.1)
+
+
+def test_in_an_easy_stretch_a_further_token_has_to_be_likelier() -> None:
+    """After three sure tokens the draft gives more than a token for a plain round's time, and so will the next one."""
+    shared = SharedState(GivenStepCosts(0.0, lambda rows: 1.0 + 0.25 * (rows - 1)))
+    policy = CostAware(shared, 0.0, 20, 8)
+    policy.begin(0, 1000, True)
+    sure = [counted(0.999)] * 3
+    assert not leaves_out(policy, counted(0.4))
+    assert leaves_out(policy, *sure, counted(0.4))
+    assert not leaves_out(policy, *sure, counted(0.999))
+
+
 @pytest.mark.parametrize(
     ("options", "message"),
     [
@@ -252,14 +354,14 @@ class SlowPace(StepCosts):
         self.learning = Event()
         self.overlaps: list[bool] = []
 
-    def step(self, has_row: bool) -> float:
+    def step(self, has_row: bool, drafter: str = "") -> float:
         return 0.1
 
     def verify(self, rows: int) -> float:
         self.overlaps.append(self.learning.is_set())
         return 1.0
 
-    def learn(self, has_row: bool, steps: int, round: Round) -> None:
+    def learn(self, has_row: bool, steps: int, round: Round, drafter: str = "") -> None:
         self.learning.set()
         sleep(0.02)
         self.learning.clear()

@@ -102,7 +102,7 @@ class Noting(LengthPolicy):
     def __init__(self) -> None:
         self.noted: list[object] = []
 
-    def begin(self, unread: int, room: int) -> None:
+    def begin(self, unread: int, room: int, copies: bool = False) -> None:
         self.noted.append((unread, room))
 
     def should_stop(self, steps: Sequence[Step]) -> bool:

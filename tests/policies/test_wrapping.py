@@ -23,11 +23,15 @@ class Noting(LengthPolicy):
     trained_for: Pair | None = None
     noted: list[Any] = field(default_factory=list)
 
-    def begin(self, unread: int, room: int) -> None:
-        self.noted.append(("begin", unread, room))
+    def begin(self, unread: int, room: int, copies: bool = False) -> None:
+        self.noted.append(("begin", unread, room, copies))
 
     def should_stop(self, steps: Sequence[Step]) -> bool:
         return False
+
+    def leaves_out(self, steps: Sequence[Step]) -> bool:
+        self.noted.append("left out")
+        return True
 
     def observe(self, steps: Sequence[Step], round: Round) -> None:
         self.noted.append((steps, round))
@@ -44,11 +48,12 @@ class Plain(Wrapping):
 def test_the_inner_policy_is_told_everything() -> None:
     inner = Noting()
     outer = Plain(inner)
-    outer.begin(4, 20)
+    outer.begin(4, 20, True)
+    assert outer.leaves_out(())
     outer.observe((), ROUND)
     outer.end()
 
-    assert inner.noted == [("begin", 4, 20), ((), ROUND), "end"]
+    assert inner.noted == [("begin", 4, 20, True), "left out", ((), ROUND), "end"]
 
 
 def test_it_is_trained_for_what_the_inner_one_is_trained_for() -> None:

@@ -8,7 +8,7 @@ from math import exp, log
 from random import Random
 
 from forerun.core.policy import LengthPolicy
-from forerun.core.values import Draft, Round, Signals, Step, Timing, Verdict
+from forerun.core.values import Draft, DraftCounts, Round, Signals, Step, Timing, Verdict
 from forerun.policies.base import PolicyFactory
 
 DEPTH = 20
@@ -87,15 +87,16 @@ def rounds(world: World, make: PolicyFactory, seed: int = 0) -> Iterator[tuple[l
         policy.begin(unread, len(answer))
         while at < len(answer):
             held_back = policy.should_stop([])
-            steps = [] if held_back else drafted(policy, answer[at], len(answer) - at - 1)
+            steps, made = ([], 0) if held_back else drafted(policy, answer[at], len(answer) - at - 1)
             accepted = next((i for i in range(len(steps)) if not answer[at][i][1]), len(steps))
             jitter = exp(random.gauss(0, world.noise))
-            spent = (len(steps) * world.step + (unread * world.reading if steps else 0.0)) * jitter
-            unread = 0 if steps else unread
+            spent = (made * world.step + (unread * world.reading if made else 0.0)) * jitter
+            unread = 0 if made else unread
             timing = Timing(draft=spent, draft_forward=spent, forward=world.verify(len(steps) + 1) * jitter)
             nodes = len(steps)
-            draft = Draft((0,) * nodes, tuple(range(-1, nodes - 1)), (None,) * nodes)
-            verdict = Verdict(tuple(range(accepted)), (0,) * (accepted + 1))
+            draft = Draft((0,) * nodes, tuple(range(-1, nodes - 1)), (None,) * nodes, DraftCounts(made))
+            left_out_was_right = accepted == nodes < made and answer[at][nodes][1]
+            verdict = Verdict(tuple(range(accepted)), (*(0,) * accepted, 0 if left_out_was_right else 1))
             round = Round(verdict.tokens, draft, verdict, at + 1, timing=timing, held_back=held_back)
             policy.observe(steps, round)
             yield steps, round
@@ -103,13 +104,16 @@ def rounds(world: World, make: PolicyFactory, seed: int = 0) -> Iterator[tuple[l
         policy.end()
 
 
-def drafted(policy: LengthPolicy, row: Drafted, room: int) -> list[Step]:
+def drafted(policy: LengthPolicy, row: Drafted, room: int) -> tuple[list[Step], int]:
+    """The steps that are verified, and how many were drafted."""
     steps: list[Step] = []
     while len(steps) < min(room, DEPTH) and not (steps and policy.should_stop(steps)):
         sure = row[len(steps)][0]
         signals = None if sure is None else Signals(sure, sure, 0.0)
         steps.append(Step((0,), (len(steps) - 1,), (None,), signals=signals))
-    return steps
+        if policy.leaves_out(steps):
+            return steps[:-1], len(steps)
+    return steps, len(steps)
 
 
 def speed(world: World, make: PolicyFactory, seed: int = 0) -> float:
@@ -118,9 +122,10 @@ def speed(world: World, make: PolicyFactory, seed: int = 0) -> float:
     unread = 0
     for steps, round in rounds(world, make, seed):
         tokens += len(round.tokens)
-        seconds += len(steps) * world.step + world.verify(len(steps) + 1)
+        made = round.draft.counts.forwards
+        seconds += made * world.step + world.verify(len(steps) + 1)
         unread = world.prompt if round.start == 1 else unread
-        if steps:
+        if made:
             seconds += unread * world.reading
             unread = 0
     return tokens * world.plain / seconds

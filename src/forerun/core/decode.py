@@ -38,7 +38,7 @@ async def decode(
     drafter.learn(context, prefill, rows)
     yield prefill
     failed = 0  # consecutive drafts that are empty because the drafter's row was no law, without a processor's doing
-    policy.begin(drafter.unread(context.ids), context.room)
+    policy.begin(drafter.unread(context.ids), context.room, drafter.copies)
     try:
         while context.finish_reason is None:
             clock = _Clock()
@@ -83,8 +83,12 @@ def _masks_rows(context: Context) -> bool:
 
 
 async def collect(drafter: Drafter, policy: LengthPolicy, context: Context) -> tuple[list[Step], UnusedWork]:
-    """Collect steps while there is room for them and the target's own token; the end of the text ends a chain."""
+    """Collect steps while there is room for them and the target's own token; the end of the text ends a chain.
+
+    A step that the policy leaves out is work that led to none. A drawn token is never left out for what it is.
+    """
     steps: list[Step] = []
+    left: Step | None = None
     if context.room <= 1:
         return steps, UnusedWork()
     context.ahead = lambda: max(min(policy.ahead(steps), context.room - 1 - len(steps)), 1)
@@ -97,9 +101,13 @@ async def collect(drafter: Drafter, policy: LengthPolicy, context: Context) -> t
             if step is None:
                 break
             steps.append(step)
+            if all(law is None for law in step.laws) and policy.leaves_out(steps):
+                left = steps.pop()
+                break
             if all(token in context.eos for token in step.tokens) or (permitted is not None and permitted.ended):
                 break
-    return steps, drafter.unused
+    unused = drafter.unused
+    return steps, unused if left is None else unused + UnusedWork(left.counts, left.forward_seconds)
 
 
 def _decide(draft: Draft, rows: Rows, context: Context, clock: _Clock, rule: Rule | None = None) -> Verdict:

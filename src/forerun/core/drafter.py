@@ -21,6 +21,7 @@ class Drafter(ABC):
     extend, which drafting a tree needs. rule: how its drafts are verified, if not by verify.verify; any other rule is lossy.
     inner: the drafter that it branches, if any. forwards: the rows of each forward of inner in the last draft. unused: work
     of the last draft that led to no step. drafted_by: the name of the one that made the last draft, of several inside.
+    copies: whether it may find a first step without a forward, so that asking it costs next to nothing.
     """
 
     taps: frozenset[int] = frozenset()
@@ -31,6 +32,7 @@ class Drafter(ABC):
     forwards: Series[int] = ()
     unused: UnusedWork = UnusedWork()
     drafted_by: str = ""
+    copies: bool = False
 
     @abstractmethod
     def draft(self, context: Context) -> AsyncGenerator[Step]:

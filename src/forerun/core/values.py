@@ -82,6 +82,7 @@ class Step:
     is the token's parent: signals for policies, never for verification. forward_seconds: what the row cost. signals, if
     given, replace the logits. confidence: how likely chosen tokens without a row are accepted, where the drafter knows.
     share: a single chosen token's probability in the softmax of its unprocessed row, where that is known already.
+    drafted_by: which of several drafters made it, "" of one alone.
     """
 
     tokens: tuple[int, ...]
@@ -94,6 +95,7 @@ class Step:
     counts: DraftCounts = DraftCounts()
     confidence: float | None = None
     share: float | None = None
+    drafted_by: str = ""
 
 
 @dataclass(frozen=True, slots=True, eq=False)

@@ -10,7 +10,7 @@ from __future__ import annotations
 
 from collections.abc import AsyncGenerator
 from collections.abc import Sequence as Series
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any, final
 
 from ..core.drafter import Drafter
@@ -51,6 +51,7 @@ class Cascade(Drafter):
         self.taps = frozenset().union(*(drafter.taps for drafter in drafters))
         self.identity = next((drafter.identity for drafter in drafters if drafter.identity), "")
         self.rule = next((drafter.rule for drafter in drafters if drafter.rule is not None), None)
+        self.copies = any(drafter.copies for drafter in drafters)
         self._drafters = tuple(drafters)
         self._names = tuple(names)
         self._promises = promises
@@ -71,9 +72,9 @@ class Cascade(Drafter):
                 return
             self._chosen = best
             self.drafted_by = self._drafters[best.number].drafted_by or self._names[best.number]
-            yield best.first
+            yield replace(best.first, drafted_by=self.drafted_by)
             async for step in best.rest:
-                yield step
+                yield replace(step, drafted_by=self.drafted_by)
         finally:
             for number, source in asked.items():
                 await source.aclose()
@@ -144,7 +145,7 @@ class Cascade(Drafter):
     def learn(self, context: Context, round: Round, rows: Rows) -> None:
         chosen, self._chosen = self._chosen, None
         self._spare = min(self._spare + SHARE * len(round.tokens), MOST_SPARE)
-        if chosen is not None and len(round.draft):
+        if chosen is not None:
             self._learn(chosen, round)
         elif self._promises is not None and not round.prefill:
             self._promises.learn_plain(round.timing.verify)
@@ -152,9 +153,12 @@ class Cascade(Drafter):
             drafter.learn(context, round, rows)
 
     def _learn(self, chosen: Beginning, round: Round) -> None:
+        """Of a draft, also of one whose first step was left out: what it promises is then little."""
         number, pause = chosen.number, self._idle[chosen.number] > PAUSE
         self._idle[number] = 0
         if self._promises is not None:
+            if not len(round.draft):
+                self._promises.time_plain(round.timing.verify)
             kinds = (*self._kinds(number), *self._kinds(number, chosen.bucket))
             seconds, guess = round.timing.draft + round.timing.verify, _guess(chosen.bucket)
             if unread := self._unread[number]:
@@ -163,7 +167,8 @@ class Cascade(Drafter):
             reads = unread or (pause and self._computes[number])
             self._promises.learn(kinds, len(round.tokens), seconds, guess if reads else None)
         self._unread[number] = 0
-        self._ended[number] = FOLLOWED if round.verdict.path else REFUSED
+        followed = bool(round.verdict.path) or round.tokens[0] in chosen.first.tokens
+        self._ended[number] = FOLLOWED if followed else REFUSED
 
     def close(self) -> None:
         for drafter in self._drafters:

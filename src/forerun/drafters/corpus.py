@@ -30,6 +30,8 @@ from .corpora.shard import Shard
 class Corpus(Drafter):
     """shards and acceptance are shared by the requests of an engine."""
 
+    copies = True
+
     def __init__(self, shards: Series[Shard], acceptance: VoteAcceptance, least: float) -> None:
         self._shards = shards
         self._acceptance = acceptance

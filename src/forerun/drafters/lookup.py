@@ -18,6 +18,8 @@ from .base import DRAFTERS, DrafterFactory, Parts
 
 @final
 class Lookup(Drafter):
+    copies = True
+
     def __init__(self, max_ngram: int, min_ngram: int) -> None:
         self._sizes = range(max_ngram, min_ngram - 1, -1)
         self._follower: dict[tuple[int, ...], int] = {}

@@ -27,6 +27,8 @@ PREDICTED = DraftCounts(predicted=1)
 class Prediction(Drafter):
     """Drafts nothing where the request has no prediction."""
 
+    copies = True
+
     def __init__(self, least: float = LEAST) -> None:
         self._least = least
         self._acceptance = VoteAcceptance()

@@ -50,6 +50,8 @@ class Shared:
 class Recycle(Drafter):
     """n: at most so many children a node; prices as tree_growth.best_first has them."""
 
+    copies = True
+
     def __init__(self, shared: Shared, n: int, prices: Series[float]) -> None:
         self._shared = shared
         self._own: NextTokenTable | None = None

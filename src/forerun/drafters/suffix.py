@@ -30,6 +30,8 @@ WORTH_ASKING = 2  # tokens: of a longer match, shorter ones are heard too
 class Suffix(Drafter):
     """acceptance and history are shared by the requests of an engine."""
 
+    copies = True
+
     def __init__(self, acceptance: VoteAcceptance, history: History, least: float) -> None:
         self._acceptance = acceptance
         self._history = history

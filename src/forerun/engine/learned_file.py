@@ -32,7 +32,7 @@ from ..models.packed.runner import Runner
 from .hardware import hardware
 
 SWITCH = "FORERUN_LEARNED"
-FORMAT = 1
+FORMAT = 2
 MARK = "forerun_learned"
 SECONDS = 30.0  # between two times that it is written while requests end
 MOST_BYTES, MOST_FILES = 1 << 20, 64

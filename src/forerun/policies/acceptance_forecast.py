@@ -2,15 +2,16 @@
 
 There are two regressions. The one for a drafted token reads its confidence. It starts by taking confidences as true
 probabilities, and learns from the first rejections how overconfident the drafter is. The one for a future token reads
-whether the draft has begun, and the confidence of its last token. Tokens of another kind (computed by a forward, copied with
-a confidence that was counted, copied without one) have regressions of their own.
+whether the draft has begun, and the confidence of its last token. Tokens of another drafter, or of another kind (computed by
+a forward, copied with a confidence that was counted, copied without one), have regressions of their own.
 """
 
 from __future__ import annotations
 
+from collections import defaultdict
 from collections.abc import Sequence
 from enum import Enum
-from typing import Any, final
+from typing import Any, NamedTuple, final
 
 from ..core.learned import numbers
 from ..core.values import Step
@@ -20,9 +21,10 @@ from .logistic_regression import LogisticRegression, Odds, RequestEffect, log_od
 KEEP = 0.9998  # of what was learnt, an outcome
 EFFECT, EFFECT_KEEP = 0.1, 0.995  # variance of a request's own effect, and what is kept of it
 FADE = 0.98
+MOST_SOURCES = 64  # that are kept
 
 
-class Kind(Enum):
+class Kind(str, Enum):
     """How a step's token was found, which says what its confidence is worth."""
 
     ROW = "computed by a forward"
@@ -30,64 +32,95 @@ class Kind(Enum):
     COPIED = "copied, without a confidence"
 
 
-Reading = tuple[Kind, float]  # the second: half the log-odds of the step's confidence
+class Source(NamedTuple):
+    """Where a token comes from. drafter: which of several, "" of one alone."""
+
+    drafter: str
+    kind: Kind
+
+
+class Reading(NamedTuple):
+    """What is known of a step. odds: half the log-odds of its confidence."""
+
+    source: Source
+    odds: float
 
 
 def read(step: Step) -> Reading:
     if has_row(step):
-        return Kind.ROW, log_odds(confidence(step)) / 2
+        return Reading(Source(step.drafted_by, Kind.ROW), log_odds(confidence(step)) / 2)
     if step.confidence is not None:
-        return Kind.COUNTED, log_odds(step.confidence) / 2
-    return Kind.COPIED, 0.0
+        return Reading(Source(step.drafted_by, Kind.COUNTED), log_odds(step.confidence) / 2)
+    return Reading(Source(step.drafted_by, Kind.COPIED), 0.0)
+
+
+@final
+class Belief:
+    """The regressions for one source. typical: the odds of an accepted token; share: of the drafts, how many it ends."""
+
+    def __init__(self, kind: Kind, share: float = 0.0) -> None:
+        copied = kind is Kind.COPIED
+        self.token = LogisticRegression([0.5] if copied else [0.0, 2.0], [2.0] if copied else [2.0, 1.0], KEEP)
+        self.ahead = LogisticRegression(
+            [0.5, 0.0] if copied else [0.0, 0.0, 0.5], [2.0, 0.5] if copied else [2.0, 0.5, 0.5], KEEP
+        )
+        self.typical = 0.0
+        self.share = share
+
+    def as_data(self) -> dict[str, Any]:
+        return {"token": self.token.as_data(), "ahead": self.ahead.as_data(), "usual": [self.typical, self.share]}
+
+    def recall(self, data: Any) -> None:
+        if not isinstance(data, dict):
+            raise ValueError(f"no beliefs were kept in {str(data)[:40]}")
+        self.token.recall(data.get("token"))
+        self.ahead.recall(data.get("ahead"))
+        self.typical, self.share = numbers(data.get("usual"), 2, -100.0)
+
+
+UNNAMED = (Source("", Kind.COPIED), Source("", Kind.COUNTED), Source("", Kind.ROW))
 
 
 @final
 class Beliefs:
-    """The regressions that all requests share."""
+    """The beliefs that all requests share, by source."""
 
     def __init__(self) -> None:
-        self.token = {
-            Kind.ROW: LogisticRegression([0.0, 2.0], [2.0, 1.0], KEEP),
-            Kind.COUNTED: LogisticRegression([0.0, 2.0], [2.0, 1.0], KEEP),
-            Kind.COPIED: LogisticRegression([0.5], [2.0], KEEP),
-        }
-        self.ahead = {
-            Kind.ROW: LogisticRegression([0.0, 0.0, 0.5], [2.0, 0.5, 0.5], KEEP),
-            Kind.COUNTED: LogisticRegression([0.0, 0.0, 0.5], [2.0, 0.5, 0.5], KEEP),
-            Kind.COPIED: LogisticRegression([0.5, 0.0], [2.0, 0.5], KEEP),
-        }
-        self.typical = dict.fromkeys(Kind, 0.0)  # reading of an accepted token
-        # of the drafts, which kind ends them
-        self.share = {Kind.ROW: 0.5, Kind.COUNTED: 0.0, Kind.COPIED: 0.5}
+        copied, counted, row = UNNAMED
+        self.sources = {copied: Belief(copied.kind, 0.5), counted: Belief(counted.kind), row: Belief(row.kind, 0.5)}
+
+    def of(self, source: Source) -> Belief:
+        known = self.sources.get(source)
+        if known is None:
+            known = self.sources[source] = Belief(source.kind)
+        return known
 
     def as_data(self) -> dict[str, Any]:
-        return {
-            kind.name: {
-                "token": self.token[kind].as_data(),
-                "ahead": self.ahead[kind].as_data(),
-                "usual": [self.typical[kind], self.share[kind]],
-            }
-            for kind in Kind
-        }
+        return {_name(source): belief.as_data() for source, belief in self.sources.items()}
 
     def recall(self, data: Any) -> None:
         """Into beliefs that are new. Raises ValueError where data is not what as_data gives."""
-        for kind in Kind:
-            told = data.get(kind.name) if isinstance(data, dict) else None
-            if not isinstance(told, dict):
-                raise ValueError(f"no beliefs were kept in {str(data)[:40]}")
-            self.token[kind].recall(told.get("token"))
-            self.ahead[kind].recall(told.get("ahead"))
-            self.typical[kind], self.share[kind] = numbers(told.get("usual"), 2, -100.0)
+        if not isinstance(data, dict) or not all(_name(source) in data for source in UNNAMED):
+            raise ValueError(f"no beliefs were kept in {str(data)[:40]}")
+        for name, told in list(data.items())[:MOST_SOURCES]:
+            drafter, _, kind = str(name).rpartition(" ")
+            if kind not in Kind.__members__:
+                raise ValueError(f"beliefs of an unknown kind were kept, {str(name)[:40]}")
+            self.of(Source(drafter, Kind[kind])).recall(told)
 
     @property
     def with_row(self) -> float:
         """The share of drafts that a forward computed."""
-        return self.share[Kind.ROW]
+        return sum(belief.share for source, belief in self.sources.items() if source.kind is Kind.ROW)
 
     @property
-    def usual(self) -> Kind:
-        return max((Kind.COPIED, Kind.COUNTED, Kind.ROW), key=self.share.__getitem__)
+    def usual(self) -> Source:
+        """The source of most drafts."""
+        return max(self.sources, key=lambda source: self.sources[source].share)
+
+
+def _name(source: Source) -> str:
+    return f"{source.drafter} {source.kind.name}".lstrip()
 
 
 @final
@@ -96,22 +129,22 @@ class AcceptanceForecast:
 
     def __init__(self, beliefs: Beliefs) -> None:
         self._beliefs = beliefs
-        self._token = {kind: RequestEffect(EFFECT, EFFECT_KEEP) for kind in Kind}
-        self._ahead = {kind: RequestEffect(EFFECT, EFFECT_KEEP) for kind in Kind}
+        self._token: dict[Source, RequestEffect] = defaultdict(_no_effect)
+        self._ahead: dict[Source, RequestEffect] = defaultdict(_no_effect)
         self._rested = 0  # rounds without a draft that the effects have not yet drifted for
 
     def acceptance(self, reading: Reading) -> float:
         """Of a drafted token, given that those before it are accepted."""
         self._drift()
-        kind = reading[0]
-        return self._beliefs.token[kind].of(_of_token(reading), self._token[kind]).probability
+        source = reading.source
+        return self._beliefs.of(source).token.of(_of_token(reading), self._token[source]).probability
 
     def ahead(self, readings: Sequence[Reading]) -> tuple[Odds, Odds]:
         """Of the next token after these, and of any later one, given that all before it are accepted."""
         self._drift()
-        kind = readings[-1][0] if readings else self._beliefs.usual
-        place, weights, own = len(readings), self._beliefs.ahead[kind], self._ahead[kind]
-        following, later = (self._of_place(kind, readings, at) for at in (place, place + 1))
+        source = readings[-1].source if readings else self._beliefs.usual
+        place, weights, own = len(readings), self._beliefs.of(source).ahead, self._ahead[source]
+        following, later = (self._of_place(source, readings, at) for at in (place, place + 1))
         return weights.of(following, own), weights.of(later, own)
 
     def rest(self) -> None:
@@ -124,30 +157,39 @@ class AcceptanceForecast:
                 effect.drift(self._rested)
             self._rested = 0
 
-    def learn(self, readings: Sequence[Reading], accepted: int) -> None:
+    def learn(self, readings: Sequence[Reading], accepted: int, ahead: bool = True) -> None:
+        """The first `accepted` ones were. ahead: learn what to expect of counted tokens, too, before they are there."""
         self._drift()
         beliefs = self._beliefs
         for place, reading in enumerate(readings[: accepted + 1]):
-            kind, right = reading[0], place < accepted
-            beliefs.ahead[kind].learn(self._of_place(kind, readings, place), self._ahead[kind], right)
-            beliefs.token[kind].learn(_of_token(reading), self._token[kind], right)
-            if right and kind is not Kind.COPIED:
-                beliefs.typical[kind] += (1 - FADE) * (reading[1] - beliefs.typical[kind])
+            source, right = reading.source, place < accepted
+            belief = beliefs.of(source)
+            if ahead or source.kind is not Kind.COUNTED:
+                belief.ahead.learn(self._of_place(source, readings, place), self._ahead[source], right)
+            belief.token.learn(_of_token(reading), self._token[source], right)
+            if right and source.kind is not Kind.COPIED:
+                belief.typical += (1 - FADE) * (reading.odds - belief.typical)
         if readings:
-            for kind in Kind:
-                beliefs.share[kind] += (1 - FADE) * ((readings[-1][0] is kind) - beliefs.share[kind])
+            last = readings[-1].source
+            for source, belief in beliefs.sources.items():
+                belief.share += (1 - FADE) * ((source == last) - belief.share)
         else:
             self.rest()
 
-    def _of_place(self, kind: Kind, readings: Sequence[Reading], place: int) -> list[float]:
+    def _of_place(self, source: Source, readings: Sequence[Reading], place: int) -> list[float]:
         """The inputs for the token at a place: whether the draft has begun, and the last token's confidence."""
         begun = float(place > 0)
-        if kind is Kind.COPIED:
+        if source.kind is Kind.COPIED:
             return [1.0, begun]
-        last = readings[place - 1] if 0 < place <= len(readings) else (Kind.COPIED, 0.0)
-        return [1.0, begun, 0.0 if last[0] is Kind.COPIED else last[1] - self._beliefs.typical[last[0]]]
+        last = readings[place - 1] if 0 < place <= len(readings) else None
+        if last is None or last.source.kind is Kind.COPIED:
+            return [1.0, begun, 0.0]
+        return [1.0, begun, last.odds - self._beliefs.of(last.source).typical]
+
+
+def _no_effect() -> RequestEffect:
+    return RequestEffect(EFFECT, EFFECT_KEEP)
 
 
 def _of_token(reading: Reading) -> list[float]:
-    kind, odds = reading
-    return [1.0] if kind is Kind.COPIED else [1.0, odds]
+    return [1.0] if reading.source.kind is Kind.COPIED else [1.0, reading.odds]

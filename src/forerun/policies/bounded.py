@@ -23,6 +23,9 @@ class Bounded(Wrapping):
             return False
         return len(steps) >= self._max or self._inner.should_stop(steps)
 
+    def leaves_out(self, steps: Sequence[Step]) -> bool:
+        return len(steps) > self._min and self._inner.leaves_out(steps)
+
     def ahead(self, steps: Sequence[Step]) -> int:
         # the inner rule was not asked yet about a draft below the minimum
         left = self._min - len(steps)

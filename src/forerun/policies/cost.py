@@ -13,13 +13,23 @@ what it leaves as an unknown constant D is here the price of time. Plain decodin
 
 S and a are learnt online (acceptance_forecast.py); d and V are measured or given (step_costs.py). lambda is the expected
 ratio E / T of the rule's own newest rounds, never below plain decoding's. This is Dinkelbach's iteration, one step per
-round. It uses expected tokens, since the emitted ones depend partly on chance.
+round. It uses expected tokens, since the emitted ones depend partly on chance. Where the draft's own ratio is greater, that
+is the price: texts have easy stretches, whose tokens come fast in the next round, too, so one more of them now saves less.
 
 The rule learns only from tokens that it drafts, so it also tries tokens that might pay. The expected loss is taken from a
 budget, to which every emitted token adds a small share. So in total no more than that share is lost.
 
 A drafter that has to read the prompt starts if this pays (prompt_reading.py), or if a budget of the same kind covers its
 loss.
+
+A token that was chosen is seen before its row is paid for. It is left out where that row isn't worth it:
+
+    S_L a (1 + a_1 + a_1 a_2 + ...)  <=  lambda (m d + V(L + 2 + m) - V(L + 1))    for every m
+
+with a of the token itself. So a drafter that copies is always asked. Where it tells how likely its tokens are, its draft goes
+on while one that is likely by a, and will be told from others, pays: a (S_L - lambda (V(L + 2) - V(L + 1))) > lambda d. The
+text tells what a token that was left out was worth, so nothing has to be tried to learn it. Of several drafters, each has its
+own regressions and costs.
 """
 
 from __future__ import annotations
@@ -32,8 +42,8 @@ from typing import Any, final
 
 from ..core.learned import Learned, Learning, numbers
 from ..core.policy import LengthPolicy
-from ..core.values import Round, Step
-from .acceptance_forecast import AcceptanceForecast, Beliefs, Kind, Reading, read
+from ..core.values import ROOT, Round, Step
+from .acceptance_forecast import UNNAMED, AcceptanceForecast, Beliefs, Kind, Reading, Source, read
 from .base import POLICIES, PolicyFactory, Readings
 from .costs.step_costs import GivenStepCosts, MeasuredStepCosts, StepCosts
 from .logistic_regression import Odds
@@ -45,22 +55,31 @@ LONG, SHORT = 0.995, 0.92  # kept of the newest rounds' tokens and time, a round
 PLAIN = 1.0, 1.0  # tokens and time of a plain round
 LOOK_AGAIN = 4  # rounds; as many as requests share a forward, if these are more: looking takes time that all wait for
 WORTH = 20.0  # plain rounds that the price of all requests counts in a request's own
+FAR = 6  # tokens that are looked ahead after a copied one: beyond, nothing that didn't pay yet begins to
 
 
 def worth(
-    survives: float, ahead: Iterable[float], price: float, step: float, verify: Callable[[int], float], length: int
+    survives: float,
+    ahead: Iterable[float],
+    price: float,
+    step: float,
+    verify: Callable[[int], float],
+    length: int,
+    drafted: int = 0,
 ) -> float:
     """The expected gain of drafting some number of further tokens, less the price of their time: the maximum over that
     number, or the first value above 0, since then only the sign matters.
 
     survives: the probability that all `length` tokens so far are accepted; ahead: the further ones' acceptances, each given
-    those before it; price: tokens per time; verify: time by rows. Minus infinity if ahead is empty.
+    those before it; price: tokens per time; verify: time by rows; drafted: of the further ones, how many are there already
+    and take a row alone. Minus infinity if ahead is empty.
     """
     gain, base, most = 0.0, verify(length + 1), float("-inf")
     for more, acceptance in enumerate(ahead, 1):
         survives *= acceptance
         gain += survives
-        most = max(most, gain - price * (more * step + verify(length + more + 1) - base))
+        steps = max(more - drafted, 0)
+        most = max(most, gain - price * (steps * step + verify(length + more + 1) - base))
         # no later token is likelier, and none is cheaper than its draft step
         if most > 0 or survives <= price * step:
             break
@@ -129,6 +148,10 @@ class CostAware(LengthPolicy):
         self._look_again = LOOK_AGAIN
         self._refused = False  # whether the last draft was not begun; little is learnt without one
         self._idle: int | None = None  # rounds since the last draft, None before the first
+        self._copies = False
+        self._left: Step | None = None  # of this round
+        self._round = 0
+        self._drafted_in: dict[str, int] = {}  # the round that each drafter drafted in last
         self._readings = Readings(read)
         self._survival = [1.0]
         self._owed: dict[int, float] = {}
@@ -136,15 +159,19 @@ class CostAware(LengthPolicy):
         self._unread = self._room = self._emitted = 0
         self._expected = self._loss = 0.0
 
-    def begin(self, unread: int, room: int) -> None:
-        self._unread, self._room = unread, room
+    def begin(self, unread: int, room: int, copies: bool = False) -> None:
+        self._unread, self._room, self._copies = unread, room, copies
         with self._shared.lock:
             self._expected = self._shared.lengths.expected(room)
 
     def should_stop(self, steps: Series[Step]) -> bool:
         if len(steps) >= self._max_steps:
             return True
-        if not steps and self._refused and (self._idle or 0) % self._look_again:
+        # copying takes no time to speak of, unless many requests wait for it
+        copies = self._copies and self._look_again == LOOK_AGAIN
+        if not steps and copies:
+            return False
+        if not steps and (self._refused or self._copies) and (self._idle or 0) % self._look_again:
             return True
         readings = self._readings.of(steps)
         with self._shared.lock:
@@ -152,16 +179,47 @@ class CostAware(LengthPolicy):
         self._refused = stops and not steps
         return stops
 
+    def leaves_out(self, steps: Series[Step]) -> bool:
+        readings = self._readings.of(steps)
+        with self._shared.lock:
+            if self._is_worth_a_row(readings):
+                return False
+        self._left = steps[-1]
+        return True
+
+    def _is_worth_a_row(self, readings: Series[Reading]) -> bool:
+        last, length, costs = readings[-1], len(readings) - 1, self._shared.costs
+        survives, price = self._survives(readings), self._tokens_per_time(length, last.source)
+        if survives > price * (costs.verify(length + 2) - costs.verify(length + 1)):
+            return True
+        before, likely = self._survival[length], self._forecast.acceptance(last)
+        # a copied token's own chance stands for those after it
+        others = self._forecast.ahead(readings)[1].probability if last.source.kind is Kind.ROW else likely
+        ahead = chain([likely], repeat(others, min(self._max_steps - length - 1, FAR)))
+        return worth(before, ahead, price, self._step_of(last.source), costs.verify, length, drafted=1) > 0
+
+    def _tokens_per_time(self, length: int = 0, source: Source | None = None) -> float:
+        """The price of time, after so many tokens of a draft from this source."""
+        if self._price is None:
+            self._price = self._ratio() / self._shared.costs.verify(1)
+        if source is None or not length:
+            return self._price
+        time = length * self._step_of(source) + self._shared.costs.verify(length + 1)
+        return max(self._price, sum(self._survival[: length + 1]) / time)
+
     def _pays_no_more(self, readings: Series[Reading]) -> bool:
         length, costs = len(readings), self._shared.costs
-        if self._price is None:
-            self._price = self._ratio() / costs.verify(1)
+        last = readings[-1].source if readings else None
+        survives, price = self._survives(readings), self._tokens_per_time(length, last)
+        if last is not None and last.kind is Kind.COUNTED:
+            certain = repeat(1.0, min(self._max_steps - length, FAR))
+            sure = worth(survives, certain, price, 0.0, costs.verify, length)
+            return self._forecast.acceptance(readings[-1]) * sure <= price * self._step_of(last)
         following, later = self._forecast.ahead(readings)
         due = not readings and (self._idle or 0) >= self._retry
         if not readings and self._unread and not self._may_read(following, later, due):
             return True
-        survives, price = self._survives(readings), self._price
-        step = self._step(readings[-1][0] is Kind.ROW if readings else self._shared.beliefs.with_row)
+        step = self._step() if last is None else self._step_of(last)
 
         def promised(first: float, others: float) -> float:
             ahead = chain([first], repeat(others, self._max_steps - length - 1))
@@ -185,30 +243,39 @@ class CostAware(LengthPolicy):
             self._learn(steps, round)
 
     def _learn(self, steps: Series[Step], round: Round) -> None:
-        if not steps and not round.draft.counts.forwards:
+        self._round += 1
+        left, self._left = self._left, None
+        if not steps and left is None and not round.draft.counts.forwards:
             self._learn_plain(round)
             return
         know, accepted = self._shared, len(round.verdict.path)
         readings = list(self._readings.of(steps))
         self._survives(readings)
-        with_row = bool(readings) and readings[-1][0] is Kind.ROW
+        drafted = readings if left is None else [*readings, read(left)]
+        source = drafted[-1].source if drafted else UNNAMED[0]
+        with_row = source.kind is Kind.ROW
         self._emitted += len(round.tokens)
         know.usual.learn(len(steps))
         know.spare_for_reading += SHARE * len(round.tokens)
         if self._unread and (with_row or round.draft.counts.forwards):
-            know.costs.learn_reading(self._unread, len(steps), round)
+            know.costs.learn_reading(self._unread, len(drafted), round)
             know.spare_for_reading -= self._loss
             self._unread = 0
         # the first draft after a pause reads what it missed: not what a step costs
-        know.costs.learn(with_row, len(steps) if self._idle == 0 else 0, round)
-        rounds = (len(steps) * self._step(with_row) + know.costs.verify(len(steps) + 1)) / know.costs.verify(1)
+        goes_on = not with_row or self._drafted_in.get(source.drafter) == self._round - 1
+        know.costs.learn(with_row, len(drafted) if goes_on else 0, round, source.drafter)
+        if drafted:
+            self._drafted_in[source.drafter] = self._round
+        drafting = len(drafted) * self._step_of(source)
+        rounds = (drafting + know.costs.verify(len(steps) + 1)) / know.costs.verify(1)
         tokens = sum(self._survival)
         self.expected = tokens, rounds
         for rate in (self._rate, know.rate):
             rate.add(tokens, rounds)
-        self._forecast.learn(readings, accepted)
-        know.spare = min(know.spare - self._debt(len(steps)) + SHARE * (accepted + 1), MOST_SPARE)
-        self._idle = 0 if steps else (self._idle or 0) + 1
+        right = left is not None and _was_right(left, round)
+        self._forecast.learn(drafted, accepted + right, not self._copies)
+        know.spare = min(know.spare - self._debt(len(drafted)) + SHARE * (accepted + 1), MOST_SPARE)
+        self._idle = 0 if drafted else (self._idle or 0) + 1
         self._readings.clear()
         self._owed.clear()
         self._survival, self._price = [1.0], None
@@ -237,11 +304,11 @@ class CostAware(LengthPolicy):
         """Whether the drafter may read the prompt: it pays, or the budget covers the expected loss, which is noted."""
         know, costs = self._shared, self._shared.costs
         rest = min(self._expected, self._room - self._emitted)
-        with_row = know.beliefs.with_row
+        with_row, step = know.beliefs.with_row, self._step()
         reading = with_row * costs.read(self._unread) / costs.verify(1)
 
         def lost(first: float, others: float) -> float:
-            rate = best_rate(first, others, self._step(with_row), costs.verify, self._max_steps)
+            rate = best_rate(first, others, step, costs.verify, self._max_steps)
             return reading - gained(rest, rate)
 
         self._loss = max(lost(following.probability, later.probability), 0.0)
@@ -262,16 +329,27 @@ class CostAware(LengthPolicy):
         """The expected loss of the tokens that were tried among the first `drafted` ones."""
         return sum(loss for place, loss in self._owed.items() if place < drafted)
 
-    def _step(self, with_row: float) -> float:
-        """The time of a draft step that has a row with this probability."""
-        costs = self._shared.costs
-        return with_row * costs.step(True) + (1 - with_row) * costs.step(False)
+    def _step_of(self, source: Source) -> float:
+        """The time of a drafter's step."""
+        return self._shared.costs.step(source.kind is Kind.ROW, source.drafter)
+
+    def _step(self) -> float:
+        """The time of a draft step of whichever drafter it will be."""
+        shares = [(belief.share, self._step_of(source)) for source, belief in self._shared.beliefs.sources.items()]
+        return sum(share * step for share, step in shares)
 
     def _ratio(self) -> float:
         """Expected tokens per plain round in the newest rounds, of this request and of all."""
         of_all = self._shared.rate
         general = of_all.tokens / of_all.time if of_all.time else 1.0
         return max((self._rate.tokens + WORTH * general) / (self._rate.time + WORTH), 1.0)
+
+
+def _was_right(left: Step, round: Round) -> bool:
+    """Whether a step that was left out holds the token that the model wrote in its place."""
+    path = round.verdict.path
+    written = path[-1] if path else ROOT, round.verdict.tokens[-1]
+    return written in zip(left.parents, left.tokens, strict=True)
 
 
 @POLICIES("cost", source="forerun; the theorem of Huang et al., SpecDec++, arXiv 2405.19715, with the costs known")

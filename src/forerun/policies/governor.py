@@ -153,10 +153,10 @@ class Governor(Wrapping):
         super().__init__(inner)
         self._account = account
 
-    def begin(self, unread: int, room: int) -> None:
+    def begin(self, unread: int, room: int, copies: bool = False) -> None:
         with self._account.lock:
             self._account.begin()
-        super().begin(unread, room)
+        super().begin(unread, room, copies)
 
     def should_stop(self, steps: Sequence[Step]) -> bool:
         return (not steps and self._holds_back()) or self._inner.should_stop(steps)

@@ -10,6 +10,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from math import exp, log, pi, sqrt
+from operator import mul
 from typing import Any, final
 
 from ..core.learned import numbers
@@ -76,19 +77,24 @@ class LogisticRegression:
         self._keep = keep
 
     def of(self, known: Sequence[float], effect: RequestEffect) -> Odds:
-        spread = max(_dot(self._pull(known), known), 0.0)
-        return Odds(effect.mean + _dot(self._mean, known), effect.variance + spread)
+        return self._odds(self._pull(known), known, effect)
+
+    def _odds(self, pull: Sequence[float], known: Sequence[float], effect: RequestEffect) -> Odds:
+        return Odds(effect.mean + _dot(self._mean, known), effect.variance + max(_dot(pull, known), 0.0))
 
     def learn(self, known: Sequence[float], effect: RequestEffect, happened: bool) -> None:
-        pull, odds = self._pull(known), self.of(known, effect)
-        steepness = max(odds.probability * (1 - odds.probability), LEAST_CURVATURE)
+        pull = self._pull(known)
+        odds = self._odds(pull, known, effect)
+        likely = odds.probability
+        steepness = max(likely * (1 - likely), LEAST_CURVATURE)
         damping = 1 + odds.variance * steepness
-        push, curvature = (happened - odds.probability) / damping, steepness / damping
+        push, curvature = (happened - likely) / damping, steepness / damping
         fade = self._keep**2
         for i, own in enumerate(pull):
             self._mean[i] += own * push
-            row = self._spread[i]
-            row[:] = [fade * (value - own * curvature * other) for value, other in zip(row, pull, strict=True)]
+            row, pulled = self._spread[i], own * curvature
+            for j, other in enumerate(pull):
+                row[j] = fade * (row[j] - pulled * other)
             row[i] += (1 - fade) * self._first[i]
         effect.move(push, curvature)
 
@@ -108,7 +114,7 @@ class LogisticRegression:
 
 
 def _dot(a: Sequence[float], b: Sequence[float]) -> float:
-    return sum(x * y for x, y in zip(a, b, strict=True))
+    return sum(map(mul, a, b))
 
 
 def _logistic(x: float) -> float:

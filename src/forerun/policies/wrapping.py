@@ -29,8 +29,11 @@ class Wrapping(LengthPolicy):
     def expected(self) -> tuple[float, float] | None:  # type: ignore[override]
         return self._inner.expected
 
-    def begin(self, unread: int, room: int) -> None:
-        self._inner.begin(unread, room)
+    def begin(self, unread: int, room: int, copies: bool = False) -> None:
+        self._inner.begin(unread, room, copies)
+
+    def leaves_out(self, steps: Sequence[Step]) -> bool:
+        return self._inner.leaves_out(steps)
 
     def ahead(self, steps: Sequence[Step]) -> int:
         return self._inner.ahead(steps)

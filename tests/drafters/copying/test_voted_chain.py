@@ -59,8 +59,35 @@ def test_a_draft_that_was_cut_short_is_still_its_own() -> None:
     assert one.learn(judged(drafted(one, 2), 2))
 
 
-def test_another_draft_or_none_teaches_nothing() -> None:
+def test_another_draft_is_told_apart() -> None:
     one = chain(VoteAcceptance())
     assert not one.learn(judged(Draft(), 0))
     drafted(one)
     assert not one.learn(judged(Draft((9,), (ROOT,), (None,)), 0))
+
+
+def confidence_after(*texts: tuple[int, ...], least: float = 0.01) -> float:
+    """Of the first token, where these texts followed ones that nothing of the draft was verified in."""
+    acceptance = VoteAcceptance()
+    for text in texts:
+        one = chain(acceptance, least)
+        one.next()
+        assert one.learn(Round(text, Draft(), Verdict((), text), 1))
+    step = chain(acceptance).next()
+    assert step is not None
+    assert step.confidence is not None
+    return step.confidence
+
+
+@pytest.mark.parametrize("least", [0.01, 0.99])
+def test_a_token_that_was_left_out_teaches_by_what_the_text_became(least: float) -> None:
+    assert confidence_after(*[(9,)] * 20, least=least) < 0.2
+    assert confidence_after(*[(5,)] * 20, least=least) > 0.9
+
+
+def test_votes_beyond_what_the_text_tells_teach_nothing() -> None:
+    acceptance = VoteAcceptance()
+    one = chain(acceptance)
+    draft = drafted(one)
+    one.learn(Round(draft.tokens[:2], draft, Verdict((0, 1), draft.tokens[:2]), 1))
+    assert [counted[-2:] for counted in acceptance.as_data()] == [[1.0, 1.0], [1.0, 1.0]]

@@ -9,7 +9,7 @@ from forerun.core.values import Draft, Round, Timing, Verdict
 from forerun.policies.costs.kept_costs import NOTHING, KeptCosts
 from forerun.policies.costs.step_costs import MeasuredStepCosts
 
-KEPT = KeptCosts({1: 1.0, 2: 1.2, 5: 1.8}, {True: 0.1}, 0.01)
+KEPT = KeptCosts({1: 1.0, 2: 1.2, 5: 1.8}, {("", True): 0.1, ("suffix", False): 0.01}, 0.01)
 
 
 def measured(kept: Any = None, unit: float = 1.0, rows: dict[int, int] | None = None) -> MeasuredStepCosts:
@@ -61,7 +61,7 @@ def test_what_is_kept_of_a_start_is_what_it_measured_or_was_told() -> None:
     kept = KeptCosts.from_data(costs.as_data())
     assert kept.verify[1] == 1.0
     assert kept.verify[3] == pytest.approx(1.4, abs=0.05)
-    assert kept.step[True] == pytest.approx(0.1, abs=0.01)
+    assert kept.step["", True] == pytest.approx(0.1, abs=0.01)
     assert KeptCosts.from_data(measured(KEPT.as_data()).as_data()) == KEPT
     assert {1, 2, 3, 5} <= KeptCosts.from_data(measured(KEPT.as_data(), 1.0, {3: 2}).as_data()).verify.keys()
 
@@ -75,7 +75,9 @@ def test_what_is_kept_of_a_start_is_what_it_measured_or_was_told() -> None:
         {"verify": [[1]], "step": [], "read": None},
         {"verify": [[0, 1.0]], "step": [], "read": None},
         {"verify": [[1, 0.0]], "step": [], "read": None},
-        {"verify": [], "step": [[1, "x"]], "read": None},
+        {"verify": [], "step": [["", 1, "x"]], "read": None},
+        {"verify": [], "step": [[1, 0.1]], "read": None},
+        {"verify": [], "step": [[]], "read": None},
         {"verify": [], "step": [], "read": "x"},
     ],
 )

@@ -72,8 +72,14 @@ class Watched(LengthPolicy):
     def __init__(self, inner: LengthPolicy, seen: list[Round]) -> None:
         self._inner, self._seen = inner, seen
 
+    def begin(self, unread: int, room: int, copies: bool = False) -> None:
+        self._inner.begin(unread, room, copies)
+
     def should_stop(self, steps: Any) -> bool:
         return self._inner.should_stop(steps)
+
+    def leaves_out(self, steps: Any) -> bool:
+        return self._inner.leaves_out(steps)
 
     def observe(self, steps: Any, round: Round) -> None:
         self._seen.append(round)
@@ -250,7 +256,7 @@ def test_a_policy_is_told_what_the_drafter_has_to_read_and_where_a_request_ends(
     told: list[object] = []
 
     class Told(Fixed):
-        def begin(self, unread: int, room: int) -> None:
+        def begin(self, unread: int, room: int, copies: bool = False) -> None:
             told.append((unread, room))
 
         def end(self) -> None:

@@ -66,11 +66,16 @@ class Promises(Learned):
 
     def learn_plain(self, seconds: float) -> None:
         """A round without a draft took so long after nothing was drafted."""
+        self.time_plain(seconds)
+        with self._lock:
+            self._count(1, 1.0)
+
+    def time_plain(self, seconds: float) -> None:
+        """A verification of one row took so long."""
         with self._lock:
             if self._plain:
                 seconds = min(seconds, OUTLIER * self._plain)
             self._plain = FADE * self._plain + (1 - FADE) * seconds if self._plain else seconds
-            self._count(1, 1.0)
 
     def learn(self, kinds: Kinds, tokens: int, seconds: float, at_most: tuple[float, float] | None = None) -> None:
         """A round with such a draft. It teaches nothing before the time of a plain round is known.

@@ -18,7 +18,7 @@ class VotedChain:
         self._acceptance = acceptance
         self._least = least
         self._likely = 1.0
-        self._votes: list[Vote] = []
+        self._votes: list[Vote] = []  # the drafted ones, and the one that ended the draft
 
     def next(self) -> Step | None:
         """The next token with its confidence, None where the draft ends."""
@@ -27,15 +27,21 @@ class VotedChain:
             return None
         place = len(self._votes)
         confidence = self._acceptance.of(vote, place)
+        self._votes.append(vote)
         self._likely *= confidence
         if self._likely < self._least:
             return None
-        self._votes.append(vote)
         return Step((vote.token,), (place - 1,), (None,), confidence=confidence)
 
     def learn(self, round: Round) -> bool:
-        """Whether the round's draft was this one; what was accepted of it is counted then."""
-        if not self._votes or tuple(vote.token for vote in self._votes) != round.draft.tokens:
+        """Whether the round's draft was this one, or its beginning.
+
+        What was right is counted by the text, so a vote that was not verified, or not even drafted, teaches as much.
+        """
+        tokens = tuple(vote.token for vote in self._votes)
+        if not tokens:
             return False
-        self._acceptance.learn(self._votes, len(round.verdict.path))
-        return True
+        known = tokens[: len(round.tokens)]
+        right = next((place for place, token in enumerate(known) if token != round.tokens[place]), len(known))
+        self._acceptance.learn(self._votes[: len(known)], right)
+        return round.draft.tokens == tokens[: len(round.draft)]

@@ -53,7 +53,7 @@ class LoadCosts(StepCosts):
     def plain_seconds(self, requests: int) -> float:
         return self._plain.of(requests)
 
-    def step(self, has_row: bool) -> float:
+    def step(self, has_row: bool, drafter: str = "") -> float:
         """Of a token for each request; no row of a drafter's own comes into it."""
         load = load_of(self.requests)
         if load not in self._known:

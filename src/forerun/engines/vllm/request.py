@@ -33,7 +33,7 @@ class Request:
         self.absent = 0  # calls in which vLLM didn't show it
         self._steps: list[Step] = []
         self._asked = self._held_back = False
-        policy.begin(0, max_length - len(ids))
+        policy.begin(0, max_length - len(ids), drafter.copies)
 
     @property
     def drafted(self) -> int:

@@ -11,15 +11,16 @@ from ...core.learned import numbers
 from .cost_line import Line, line_through
 
 MOST_ROWS = 256
+Drafting = tuple[str, bool]  # which of several drafters, "" of one alone, and whether its step has a row
 
 
 @final
 @dataclass(frozen=True)
 class KeptCosts:
-    """verify: by rows. step: of a draft step, by whether it has a row. read: of a token that a drafter reads first."""
+    """verify: by rows. step: of a draft step. read: of a token that a drafter reads first."""
 
     verify: Mapping[int, float] = field(default_factory=dict)
-    step: Mapping[bool, float] = field(default_factory=dict)
+    step: Mapping[Drafting, float] = field(default_factory=dict)
     read: float | None = None
 
     def at(self, rows: int) -> float:
@@ -35,7 +36,7 @@ class KeptCosts:
     def as_data(self) -> dict[str, Any]:
         return {
             "verify": [[rows, cost] for rows, cost in sorted(self.verify.items())[:MOST_ROWS]],
-            "step": [[int(has_row), cost] for has_row, cost in self.step.items()],
+            "step": [[drafter, int(has_row), cost] for (drafter, has_row), cost in sorted(self.step.items())[:MOST_ROWS]],
             "read": self.read,
         }
 
@@ -46,12 +47,20 @@ class KeptCosts:
         rows, steps, read = parts
         if not isinstance(rows, list) or not isinstance(steps, list):
             raise ValueError(f"no costs were kept in {str(data)[:40]}")
-        verify, step = ([numbers(pair, 2) for pair in one[:MOST_ROWS]] for one in (rows, steps))
+        verify = [numbers(pair, 2) for pair in rows[:MOST_ROWS]]
+        step = dict(map(_kept_step, steps[:MOST_ROWS]))
         if any(count < 1 or cost <= 0 for count, cost in verify):
             raise ValueError(f"a kept cost needs rows >= 1 and must be above 0, got {verify}")
         if read is not None:
             (read,) = numbers([read], 1)
-        return cls({int(rows): cost for rows, cost in verify}, {bool(has_row): cost for has_row, cost in step}, read)
+        return cls({int(rows): cost for rows, cost in verify}, step, read)
+
+
+def _kept_step(data: Any) -> tuple[Drafting, float]:
+    if not isinstance(data, list) or not data or not isinstance(data[0], str):
+        raise ValueError(f"no cost of a drafter's step was kept in {str(data)[:40]}")
+    has_row, cost = numbers(data[1:], 2)
+    return (data[0], bool(has_row)), cost
 
 
 NOTHING = KeptCosts()

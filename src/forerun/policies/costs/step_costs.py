@@ -1,7 +1,7 @@
 """What a draft step and a verification cost: measured from the rounds so far, or given.
 
-Measured: medians of the newest rounds, a draft step by whether it has a row of logits (a forward) or none (lookup), a
-verification by its rows. Row counts that were rarely or never seen are estimated with a straight line through the others.
+Measured: medians of the newest rounds, a draft step by its drafter and by whether it has a row of logits (a forward) or none
+(lookup), a verification by its rows. Row counts that were rarely or never seen are estimated with a straight line through the others.
 In a batch, what counts is the request's part of everyone's time (pack_costs.py).
 """
 
@@ -16,7 +16,7 @@ from typing import Any, final
 from ...core.cost import Cost
 from ...core.values import Round
 from .cost_line import FIRST_SLOPE
-from .kept_costs import NOTHING, KeptCosts
+from .kept_costs import NOTHING, Drafting, KeptCosts
 from .pack_costs import PackCosts, draft_seconds
 from .times_by_rows import NEWEST, TimesByRows
 
@@ -29,8 +29,8 @@ class StepCosts(ABC):
     """What a step and a verification take, all in one unit of time."""
 
     @abstractmethod
-    def step(self, has_row: bool) -> float:
-        """Of one draft step."""
+    def step(self, has_row: bool, drafter: str = "") -> float:
+        """Of one draft step. drafter: whose, of several."""
 
     @abstractmethod
     def verify(self, rows: int) -> float:
@@ -45,8 +45,8 @@ class StepCosts(ABC):
     def learn_reading(self, rows: int, steps: int, round: Round) -> None:  # noqa: B027
         """Learn from a round with this many steps, whose draft first read `rows` tokens."""
 
-    def learn(self, has_row: bool, steps: int, round: Round) -> None:  # noqa: B027
-        """Learn from a round with this many steps."""
+    def learn(self, has_row: bool, steps: int, round: Round, drafter: str = "") -> None:  # noqa: B027
+        """Learn from a round with this many steps, 0 where its draft doesn't tell what a step costs."""
 
     def as_data(self) -> Any:
         """What was measured, in plain rounds; None where nothing was."""
@@ -64,7 +64,7 @@ class GivenStepCosts(StepCosts):
         self._step = step
         self._verify = verify
 
-    def step(self, has_row: bool) -> float:
+    def step(self, has_row: bool, drafter: str = "") -> float:
         return self._step if has_row else 0.0
 
     def verify(self, rows: int) -> float:
@@ -76,35 +76,35 @@ class MeasuredStepCosts(StepCosts):
     """Learnt from Round.timing; the unit is a second."""
 
     def __init__(self) -> None:
-        self._steps: dict[bool, deque[float]] = {}
+        self._steps: dict[Drafting, deque[float]] = {}
         self._rounds = TimesByRows()
         self._readings: deque[float] = deque(maxlen=NEWEST)  # of a token
-        self._step: dict[bool, float] = {}
+        self._step: dict[Drafting, float] = {}
         self._verify: dict[int, float] = {}
         self._packs = PackCosts()
         self._kept = NOTHING
 
-    def step(self, has_row: bool) -> float:
-        if has_row not in self._step:
-            seen = self._steps.get(has_row)
-            first = self._kept.step.get(has_row, FIRST_STEP[has_row]) * self.verify(1)
-            self._step[has_row] = median(seen) if seen else first
-        return self._step[has_row]
+    def step(self, has_row: bool, drafter: str = "") -> float:
+        one = drafter, has_row
+        if one not in self._step:
+            seen = self._steps.get(one)
+            first = self._kept.step.get(one, FIRST_STEP[has_row]) * self.verify(1)
+            self._step[one] = median(seen) if seen else first
+        return self._step[one]
 
     def verify(self, rows: int) -> float:
         if self._packs.shared and self._packs.known:
             return self._packs.verify(rows)
-        return self._alone(rows)
+        known = self._verify.get(rows)
+        if known is None:
+            known = self._verify[rows] = self._alone(rows)
+        return known
 
     def _alone(self, rows: int) -> float:
         """Of a verification that shares no forward."""
         if not len(self._rounds):
             return self._kept.at(rows)
-        if not self._kept.verify:
-            return self._rounds.of(rows)
-        if rows not in self._verify:
-            self._verify[rows] = self._from_kept(rows)
-        return self._verify[rows]
+        return self._from_kept(rows) if self._kept.verify else self._rounds.of(rows)
 
     def read(self, rows: int) -> float:
         if self._readings:
@@ -117,16 +117,18 @@ class MeasuredStepCosts(StepCosts):
         if round.timing.verify > 0:
             self._readings.append(max(round.timing.draft - steps * self.step(True), 0.0) / rows)
 
-    def learn(self, has_row: bool, steps: int, round: Round) -> None:
+    def learn(self, has_row: bool, steps: int, round: Round, drafter: str = "") -> None:
         if round.timing.verify <= 0:  # a round that nobody timed
             return
         if steps:
-            self._steps.setdefault(has_row, deque(maxlen=NEWEST)).append(draft_seconds(round) / steps)
-        self._step.clear()
-        if not self._packs.learn(round) or self._packs.shared:
-            return
-        self._rounds.add(len(round.draft) + 1, round.timing.verify)
-        self._verify.clear()
+            self._steps.setdefault((drafter, has_row), deque(maxlen=NEWEST)).append(draft_seconds(round) / steps)
+            self._step.pop((drafter, has_row), None)
+        known = self._packs.learn(round)
+        if self._packs.shared:
+            self._step.clear()
+        elif known and self._rounds.add(len(round.draft) + 1, round.timing.verify):
+            self._verify.clear()
+            self._step.clear()
 
     def _from_kept(self, rows: int) -> float:
         own, tries = self._rounds.points.get(rows, (0.0, 0.0))
@@ -145,12 +147,17 @@ class MeasuredStepCosts(StepCosts):
             return self._kept.as_data()
         one = self._alone(1)
         verify = {rows: self._alone(rows) / one for rows in {*map(int, self._rounds.points), *self._kept.verify}}
-        step = {has_row: self.step(has_row) / one for has_row in {*self._steps, *self._kept.step}}
+        step = {
+            (drafter, has_row): self.step(has_row, drafter) / one
+            for drafter, has_row in {*self._steps, *self._kept.step}
+        }
         read = median(self._readings) / one if self._readings else self._kept.read
         return KeptCosts(verify, step, read).as_data()
 
     def recall(self, data: Any) -> None:
         self._kept = KeptCosts.from_data(data)
+        self._verify.clear()
+        self._step.clear()
 
 
 def given_costs(target: Cost, draft_ms: float, prefix: float | None = None) -> GivenStepCosts:

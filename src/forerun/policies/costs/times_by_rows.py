@@ -11,6 +11,7 @@ from .cost_line import FIRST_SLOPE, Line, line_through
 
 NEWEST = 32
 LINE_WORTH = 3.0  # the line counts as so many times of a number of rows
+SELDOM = 4  # where so many are known that one changes little, one in so many is taken: a round mustn't wait for medians
 
 
 @final
@@ -24,15 +25,23 @@ class TimesByRows:
         self._unread: dict[float, None] = {}  # rows whose newest times the points don't hold yet
         self._line: Line | None = None
         self._known: dict[float, float] = {}
+        self._passed = 0
 
     def __len__(self) -> int:
         return len(self._seen)
 
-    def add(self, rows: float, time: float) -> None:
-        self._seen.setdefault(rows, deque(maxlen=NEWEST)).append(time)
+    def add(self, rows: float, time: float) -> bool:
+        """Whether it was taken."""
+        seen = self._seen.setdefault(rows, deque(maxlen=NEWEST))
+        if len(seen) == NEWEST and self._passed < SELDOM - 1:
+            self._passed += 1
+            return False
+        self._passed = 0
+        seen.append(time)
         self._unread[rows] = None
         self._line = None
         self._known.clear()
+        return True
 
     @property
     def points(self) -> Mapping[float, tuple[float, float]]:

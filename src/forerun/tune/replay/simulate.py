@@ -13,7 +13,7 @@ from functools import cache, partial
 from typing import Any, final
 
 from ...core.policy import LengthPolicy
-from ...core.values import Draft, Round, Step, Timing, Verdict
+from ...core.values import Draft, DraftCounts, Round, Step, Timing, Verdict
 from ...engine.stats import Stats
 from ...policies.base import PolicyFactory
 from ...traces.read import Position, Trace, TracedAnswer
@@ -76,6 +76,8 @@ class Replay:
             [self._draft_point(answer, known, position) for known, position in enumerate(answer.positions, start=1)]
             for answer in trace.answers
         ]
+        first = (place.steps[0] for places in self._places for place in places if place.steps)
+        self._copies = any(not step.counts.forwards for step in first)
 
     def policy(self, make: PolicyFactory) -> Simulated:
         """Answer after answer, each with a policy of its own, as an engine does with a batch of one.
@@ -94,8 +96,9 @@ class Replay:
             if policy.trained_for is not None:
                 policy.trained_for.check(self.trace.header.pair, "policy")
             unread = len(answer.prompt) if self.costs.read_ms(len(answer.prompt)) else 0
-            policy.begin(unread, answer.room - 1)
-            for round in self.rounds(number, partial(_pulled, policy, answer.room), partial(observed, policy)):
+            policy.begin(unread, answer.room - 1, self._copies)
+            pull = _Pull(policy, answer.room)
+            for round in self.rounds(number, pull, partial(observed, policy), lambda pull=pull: pull.left_out):
                 stats.add(round)
             policy.end()
         return self._found(stats, clipped)
@@ -116,8 +119,14 @@ class Replay:
         """How many steps agree with the answer, by position."""
         return [len(place.path) for place in self._places[number]]
 
-    def rounds(self, number: int, choose: Choice, observe: Observe = lambda steps, round: None) -> Iterator[Round]:
-        """An answer's rounds, its prefill first."""
+    def rounds(
+        self,
+        number: int,
+        choose: Choice,
+        observe: Observe = lambda steps, round: None,
+        left_out: Callable[[], bool] = lambda: False,
+    ) -> Iterator[Round]:
+        """An answer's rounds, its prefill first. left_out: whether the last of the chosen steps gets no row."""
         answer = self.trace.answers[number]
         first = answer.tokens[:1]
         yield Round(first, Draft(), Verdict((), first), len(answer.prompt), prefill=True)
@@ -128,23 +137,31 @@ class Replay:
             drafted = place.steps[: length or 0]
             reads = unread and any(map(self.costs.pays, drafted))
             unread = unread and not reads
-            round = replace(self._round(answer, place, known, length or 0, reads), held_back=length is None)
-            observe(drafted, round)
+            left = int(bool(drafted) and left_out())
+            round = replace(self._round(answer, place, known, length or 0, reads, left), held_back=length is None)
+            observe(drafted[: len(drafted) - left], round)
             yield round
             known += len(round.tokens)
 
     def _found(self, stats: Stats, clipped: int) -> Simulated:
         return Simulated(stats, stats.decode_seconds, self._plain, clipped)
 
-    def _round(self, answer: TracedAnswer, place: DraftPoint, known: int, length: int, reads: bool) -> Round:
-        """The round of so many steps after so many known tokens; reads: its drafter reads the prompt first."""
-        drafted, path = place.steps[:length], place.path[:length]
+    def _round(
+        self, answer: TracedAnswer, place: DraftPoint, known: int, length: int, reads: bool, left: int = 0
+    ) -> Round:
+        """The round of so many steps after so many known tokens, the last `left` of which get no row.
+
+        reads: its drafter reads the prompt first.
+        """
+        drafted = place.steps[:length]
+        verified = drafted[: len(drafted) - left]
+        path = place.path[: len(verified)]
         tokens = answer.tokens[known : known + len(path) + 1]
         # after an accepted end of sequence the target adds a token that nobody sees
         verdict = Verdict(path, tokens if len(tokens) > len(path) else (*tokens, tokens[-1]))
         reading = self.costs.read_ms(len(answer.prompt)) / 1e3 if reads else 0.0
         drafting = reading + sum(step.forward_seconds for step in drafted)
-        draft = Draft.of(drafted)
+        draft = Draft.of(verified, sum((step.counts for step in drafted[len(verified) :]), DraftCounts()))
         if length > len(drafted):
             draft, drafting = replace(draft, counts=draft.counts + place.left), drafting + place.left_seconds
         forward = self._verify_ms(len(draft) + 1, _prefix(answer, known)) / 1e3
@@ -180,13 +197,28 @@ def _by_place(lengths: Sequence[int], known: int, steps: Sequence[Step]) -> int:
     return lengths[known - 1]
 
 
-def _pulled(policy: LengthPolicy, room: int, known: int, steps: Sequence[Step]) -> int | None:
-    """How many steps the loop pulls of these, in an answer of so much room, as decode does."""
-    if policy.should_stop([]):
-        return None
-    pulled = 0
-    while pulled < room - known - 1 and not (pulled and policy.should_stop(steps[:pulled])):
-        pulled += 1
-        if pulled > len(steps):
-            break
-    return pulled
+@final
+class _Pull:
+    """How many steps the loop pulls under a policy, in an answer of so much room, as decode does.
+
+    left_out: whether the last one was left out the last time.
+    """
+
+    def __init__(self, policy: LengthPolicy, room: int) -> None:
+        self._policy = policy
+        self._room = room
+        self.left_out = False
+
+    def __call__(self, known: int, steps: Sequence[Step]) -> int | None:
+        self.left_out = False
+        if self._policy.should_stop([]):
+            return None
+        pulled = 0
+        while pulled < self._room - known - 1 and not (pulled and self._policy.should_stop(steps[:pulled])):
+            pulled += 1
+            if pulled > len(steps):
+                break
+            if self._policy.leaves_out(steps[:pulled]):
+                self.left_out = True
+                break
+        return pulled
