@@ -58,7 +58,13 @@ class NativeChooser(Chooser):
 class KnownBests(Chooser):
     """Reads the logits of one forward, whose best values and tokens the step has found itself."""
 
-    def __init__(self, chooser: Chooser, logits: Tensor, values: Sequence[float], tokens: Sequence[int]) -> None:
+    def __init__(
+        self,
+        chooser: Chooser,
+        logits: Tensor,
+        values: Sequence[float] | ctypes.Array[ctypes.c_float],
+        tokens: Sequence[int] | ctypes.Array[ctypes.c_int32],
+    ) -> None:
         self._chooser = chooser
         self._logits = logits  # held, so that no other rows come to lie there
         self._values, self._tokens = values, tokens
