@@ -16,6 +16,7 @@ from __future__ import annotations
 import argparse
 import asyncio
 import json
+import signal
 import sys
 from collections.abc import Sequence
 from dataclasses import dataclass, field
@@ -186,6 +187,8 @@ def main() -> None:
     parser.add_argument("--stall", type=int, default=0, help="tokens of a long prompt that comes while others run")
     parser.add_argument("--api-key", default="")
     given = parser.parse_args()
+    # what was started is ended, too, where this is
+    signal.signal(signal.SIGTERM, lambda *_: sys.exit("terminated"))
     result = asyncio.run(measured(given))
     about = {
         "command": " ".join(sys.argv),

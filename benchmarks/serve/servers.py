@@ -16,7 +16,7 @@ from time import perf_counter, sleep
 
 import httpx
 
-END_SECONDS, LOOK_AGAIN = 20, 0.2
+END_SECONDS, LOOK_AGAIN = 20, 0.5
 
 
 class NotReady(RuntimeError):
@@ -93,15 +93,16 @@ def opened(server: Server, seconds: float) -> Iterator[str]:
 
 def _wait(server: Server, process: subprocess.Popen[bytes], address: str, seconds: float) -> None:
     deadline = perf_counter() + seconds
-    while perf_counter() < deadline:
-        if process.poll() is not None:
-            raise NotReady(f"{server.name} ended with exit code {process.returncode}")
-        try:
-            if httpx.get(f"{address}/health", timeout=5).status_code == 200:
-                return
-        except httpx.TransportError:
-            pass
-        sleep(LOOK_AGAIN)
+    with httpx.Client(timeout=5) as client:
+        while perf_counter() < deadline:
+            if process.poll() is not None:
+                raise NotReady(f"{server.name} ended with exit code {process.returncode}")
+            try:
+                if client.get(f"{address}/health").status_code == 200:
+                    return
+            except httpx.TransportError:
+                pass
+            sleep(LOOK_AGAIN)
     raise NotReady(f"{server.name} was not ready within {seconds:.0f} s")
 
 
