@@ -143,7 +143,7 @@ def subjects(task: Task) -> dict[str, Callable[[], Told]]:
         found["vllm"] = lambda: by_vllm(task)
     if given.llama_server:
         found["llama-server, F16"] = lambda: by_llama_server(task)
-    return found
+    return {name: subject for name, subject in found.items() if not given.only or name.split(",")[0] in given.only}
 
 
 def row_of(name: str, told: Told, first: Told) -> dict[str, Any]:
@@ -168,6 +168,7 @@ def main() -> None:
     parser.add_argument("--vllm-python", default="")
     parser.add_argument("--llama-server", default="")
     parser.add_argument("--gguf-target", type=Path)
+    parser.add_argument("--only", nargs="*", default=[], help="these engines, such as llama-server")
     parser.add_argument("--prompts", type=int, default=12)
     parser.add_argument("--new", type=int, default=64)
     parser.add_argument("--max-prompt", type=int, default=300)
