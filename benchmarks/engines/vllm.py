@@ -6,10 +6,10 @@ The proposer drafts up to 8 tokens by `suffix`, always all that it finds (fixed)
 drafter that is nearly always wrong (noise). Four processes with an engine each answer by turns (turns.py says why), the same
 prompts up to their own ends. A proposer keeps from one turn to the next what it learnt, as in a server, but not the answers,
 since the same are asked for again; the first turn, in which everything is new, stands apart as warm_up. Seconds include
-reading the prompts. Ratios hold within one run only; about 10 minutes on two quiet cores. A shorter one, which opens three engines
-for fewer turns:
+reading the prompts. Ratios hold within one run only; about 10 minutes on two quiet cores. A shorter one opens three engines:
 
-    --engines plain,ngram-3,forerun --methods governor,"noise governor" --sizes 1,16 --prompts 4,16 --repeats 2 --new 48 --eager
+    --engines plain,ngram-3,forerun --methods governor,"noise governor" --sizes 1,16 --prompts 4,16 --repeats 2 --new 48
+        --eager
 """
 
 from __future__ import annotations
