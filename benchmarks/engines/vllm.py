@@ -6,7 +6,10 @@ The proposer drafts up to 8 tokens by `suffix`, always all that it finds (fixed)
 drafter that is nearly always wrong (noise). Four processes with an engine each answer by turns (turns.py says why), the same
 prompts up to their own ends. A proposer keeps from one turn to the next what it learnt, as in a server, but not the answers,
 since the same are asked for again; the first turn, in which everything is new, stands apart as warm_up. Seconds include
-reading the prompts. Ratios hold within one run only; about 10 minutes on two quiet cores.
+reading the prompts. Ratios hold within one run only; about 10 minutes on two quiet cores. A shorter one opens three engines:
+
+    --engines plain,ngram-3,forerun --methods governor,"noise governor" --sizes 1,16 --prompts 4,16 --repeats 2 --new 48
+        --eager
 """
 
 from __future__ import annotations
@@ -16,6 +19,7 @@ import json
 import os
 import shlex
 import sys
+from collections.abc import Callable, Iterable
 from contextlib import ExitStack
 from datetime import UTC, datetime
 from pathlib import Path
@@ -46,11 +50,23 @@ METHODS = {
 }
 
 
+def names(known: Iterable[str]) -> Callable[[str], list[str]]:
+    """Some of the known names between commas, for a command line."""
+
+    def read(text: str) -> list[str]:
+        wanted = text.split(",")
+        if unknown := [name for name in wanted if name not in known]:
+            raise argparse.ArgumentTypeError(f"{unknown[0]!r} is none of {', '.join(known)}")
+        return wanted
+
+    return read
+
+
 def opened(given: argparse.Namespace, context: int, stack: ExitStack) -> dict[str, tuple[Turn, str]]:
     """By name, the process and the method that it is asked for."""
     found: dict[str, tuple[Turn, str]] = {}
     model = peer_models(given.model, given.dtype)["hf"]
-    for mode in ENGINES:
+    for mode in given.engines:
         print(f"opening {mode}", file=sys.stderr)
         settings = {
             "model": model,
@@ -66,7 +82,7 @@ def opened(given: argparse.Namespace, context: int, stack: ExitStack) -> dict[st
         variables = {"OMP_NUM_THREADS": str(given.threads), "PYTHONPATH": str(HERE.parents[1] / "src")}
         turn = Turn(mode, given.vllm_python, HERE / "vllm_subject.py", settings, **variables)
         stack.callback(turn.close)
-        found |= {name: (turn, name) for name in METHODS} if mode == "forerun" else {mode: (turn, "")}
+        found |= {name: (turn, name) for name in given.methods} if mode == "forerun" else {mode: (turn, "")}
     return found
 
 
@@ -133,12 +149,16 @@ def main() -> None:
     parser.add_argument("--max-prompt", type=int, default=300)
     parser.add_argument("--longest", type=int, default=8, help="a draft of the proposer")
     parser.add_argument("--repeats", type=int, default=3)
+    parser.add_argument("--engines", type=names(ENGINES), default=list(ENGINES))
+    parser.add_argument("--methods", type=names(METHODS), default=list(METHODS), help="of the proposer")
     parser.add_argument("--threads", type=int, default=os.cpu_count())
     parser.add_argument(
         "--bind", default="nobind", help="VLLM_CPU_OMP_THREADS_BIND; native/vllm-threads-*.json say why"
     )
     parser.add_argument("--eager", action="store_true", help="without vLLM's compilation: a faster start")
     given = parser.parse_args()
+    if "plain" not in given.engines:
+        parser.error("--engines must have plain, which the others are compared with")
     before = os.getloadavg()
     prompts, _ = picked(load(given.model), given.suite, max(given.prompts), given.max_prompt)
     with ExitStack() as stack:
@@ -157,7 +177,7 @@ def main() -> None:
         "new_tokens": given.new,
         "longest": given.longest,
         "prompt_tokens": [len(prompt) for prompt in prompts],
-        "methods": METHODS,
+        "methods": {name: METHODS[name] for name in given.methods},
         "subjects": about,
         "rows": rows,
     }

@@ -59,6 +59,36 @@ def test_a_directory_that_is_there_is_refused(forerun: Call, tiny: str, tmp_path
     assert "is there already" in ran.said
 
 
+def test_a_trained_draft_is_written_with_the_commands_that_start_it(forerun: Call, tiny: str, tmp_path: Path) -> None:
+    ran = forerun("export", "draft", tiny, "--draft", tiny, "-o", tmp_path / "draft", "--dtype", "float32")
+
+    assert (ran.status, ran.said) == (0, "")
+    lines = ran.out.splitlines()
+    assert "drafts among" in lines[0]
+    assert [line.split(":")[0] for line in lines[1:]] == ["checked", "checked", "vllm", "transformers"]
+    told = json.loads(forerun("export", "draft", tiny, "--draft", tiny, "-o", tmp_path / "other", "--json").out)
+    assert told["path"] == str(tmp_path / "other")
+    assert told["said"] == told["vocabulary"]
+
+
+@pytest.mark.parametrize(
+    ("given", "sentence"),
+    [
+        (("--exit-layer", "2", "--draft", "x"), "name what to write: --exit-layer LAYERS of the model itself, or a"),
+        (("--exit-layer", "2", "--vocabulary", "9"), "--vocabulary belongs to --draft; leave it out with --exit-layer"),
+        (("--draft", "no-such-draft"), "no-such-draft"),
+    ],
+)
+def test_options_that_exclude_each_other_are_refused(
+    forerun: Call, tiny: str, tmp_path: Path, given: tuple[str, ...], sentence: str
+) -> None:
+    ran = forerun("export", "draft", tiny, *given, "-o", tmp_path / "draft")
+
+    assert (ran.status, ran.out) == (2, "")
+    assert sentence in ran.said
+    assert list(tmp_path.iterdir()) == []
+
+
 def test_the_command_stands_in_the_help(forerun: Call) -> None:
     assert "export" in forerun("--help").out
     assert "draft" in forerun("export", "--help").out

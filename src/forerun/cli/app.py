@@ -89,7 +89,7 @@ COMMANDS = {
         "Make prompts and answers; train models and drafters for speculative decoding; measure them.",
     ),
     "corpus": ("corpora.corpus:corpus", "Make texts of your own ready to be drafted from."),
-    "export": ("export:export", "Write a part of a model as a checkpoint for other engines."),
+    "export": ("export:export", "Write a draft model for other engines."),
 }
 
 

@@ -46,8 +46,8 @@ def export_for_engines(
 ) -> EngineDraft:
     """Write a directory in dtype (bfloat16 if None), or a GGUF file where output ends so, in these weights (f16 if None).
 
-    gguf_target: the GGUF file that llama.cpp runs the model from, where the model isn't one. Raises ValueError where output is
-    there already or can't be written, UnsupportedOption where an engine would refuse the draft, and what standalone raises.
+    gguf_target: the GGUF file that llama.cpp runs the model from, where the model isn't one. Raises ValueError where output
+    is there already or can't be written, UnsupportedOption where an engine would refuse the draft, what standalone raises.
     """
     if output.exists() or output.is_symlink():
         raise ValueError(f"{output} is there already; name one that isn't")

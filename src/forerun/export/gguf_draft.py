@@ -58,7 +58,9 @@ def write_gguf(model: Any, name: str, tokenizer: Path, form: str, file: Path) ->
     for known, value in _weights(model).items():
         place = places.get_name(known, try_suffixes=(".weight", ".bias"))
         if place is None:
-            raise UnsupportedModel(f"{name} holds a weight {known} that GGUF has no place for in the family {architecture}")
+            raise UnsupportedModel(
+                f"{name} holds a weight {known} that GGUF has no place for in the family {architecture}"
+            )
         _add(writer, place, _turned(known, value, config), form)
     writer.write_header_to_file()
     writer.write_kv_data_to_file()

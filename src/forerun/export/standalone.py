@@ -44,8 +44,8 @@ def standalone(
 ) -> Standalone:
     """A draft by name, directory or model name, for this model, which is opened in dtype.
 
-    vocabulary: among how many tokens it drafts, 0: all; its own number if None. Raises ValueError where it was made for another
-    model, UnsupportedModel or UnsupportedOption where it can't run with it, and what open_module and read_compact raise.
+    vocabulary: among how many tokens it drafts, 0: all; its own number if None. Raises ValueError where it was made for
+    another model, UnsupportedModel or UnsupportedOption where it can't run with it, what open_module and read_compact raise.
     """
     target = open_module(model, dtype=dtype_of(dtype) or torch.bfloat16, device="cpu")
     compact = compact_directory(draft)
@@ -54,8 +54,8 @@ def standalone(
     wanted = len(target.model.get_output_embeddings().weight)
     if rows != wanted:
         raise UnsupportedModel(
-            f"the draft {draft} has a vocabulary of {rows} and {target.name} one of {wanted}; vLLM and transformers' assistants "
-            "need the same"
+            f"the draft {draft} has a vocabulary of {rows} and {target.name} one of {wanted}; vLLM's draft_model "
+            "and transformers' assistant_model need the same"
         )
     size = (size if vocabulary is None else vocabulary) or rows
     if size < rows:

@@ -27,7 +27,7 @@ def whole_head(model: Any, tokens: Sequence[int], name: str) -> Tensor:
 
     Raises UnsupportedModel where no such row exists for the model.
     """
-    head = model.get_output_embeddings().weight.float()
+    head: Tensor = model.get_output_embeddings().weight.float()
     said = torch.zeros(len(head), dtype=torch.bool)
     said[list(tokens)] = True
     if said.all():
