@@ -1,9 +1,10 @@
 from __future__ import annotations
 
 import sys
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from contextlib import closing
 from pathlib import Path
+from types import SimpleNamespace
 from typing import Any
 
 import pytest
@@ -66,8 +67,8 @@ class Words:
 
     chat_template = None
 
-    def __call__(self, text: str, **options: Any) -> Mapping[str, Sequence[int]]:
-        return {"input_ids": [int(word) for word in text.split()]}
+    def __call__(self, text: str) -> SimpleNamespace:
+        return SimpleNamespace(input_ids=[int(word) for word in text.split()])
 
 
 def test_transformers_worker_answers_one_prompt_after_the_other() -> None:
