@@ -161,6 +161,12 @@ def test_a_port_that_is_taken_is_one_sentence(tmp_path: Path, forerun: Callable[
         (("--endpoint", "http://host"), "--endpoint takes NAME=http://HOST:PORT, each name once, got 'http://host'"),
         (("--endpoint", "off=http://host"), "--endpoint compares servers that run"),
         (("--endpoint", "off=http://h", "--endpoint", "a=http://h", "--port", "9"), "--port launches servers, and"),
+        (
+            ("--endpoint", "off=http://h", "--endpoint", "a=http://h", "--threads", "1"),
+            "--threads launches servers, and",
+        ),
+        (("--key-variable", "KEY"), "--key-variable is of no use to llama.cpp here; leave it out"),
+        (("--dtype", "float16"), "a GGUF file has its own number format, got --dtype float16; leave it out"),
         (("--engine", ""), "needs --engine, one of vllm, llama.cpp, transformers"),
     ],
 )
