@@ -268,6 +268,6 @@ def _show(told: Mapping[str, Any], files: Files) -> None:
     for sentence in told["summary"]:
         show(sentence)
     if "command" in told:
-        show(f"To launch it: {files.beside('launch.sh')} --port PORT")
-        show(shlex.join(told["command"]))
+        more = "PROMPT" if told["engine"] == "transformers" else "--port PORT"
+        show(f"To launch it: {files.beside('launch.sh')} {more}")
     show(f"{files.output}: {told['winner']}")

@@ -65,7 +65,7 @@ def refuse_launching(options: Mapping[str, Any]) -> None:
 
 def refuse_unused(options: Mapping[str, Any]) -> None:
     """Raises UnsupportedOption on a flag that says nothing where engines are launched."""
-    unused = {"key_variable": KEY_VARIABLE}
+    unused: dict[str, Any] = {"key_variable": KEY_VARIABLE}
     if options["engine"] == "transformers":
         unused |= {"port": 0, "context": CONTEXT}
     for name, default in unused.items():
