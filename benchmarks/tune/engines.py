@@ -2,8 +2,8 @@
 
     python benchmarks/tune/engines.py SYSTEM.json HELD_OUT.jsonl OUT.json
 
-The prompts are those that the run held out. The settings answer by turns, in a changing order, at the loads that were
-tuned for; a server that drafts from earlier answers starts anew before a prompt comes again. Seconds include reading prompts.
+The prompts are those that the run held out. The settings answer by turns, in a changing order, at the loads that were tuned
+for. A server that drafts from earlier answers starts anew before a prompt comes again. Seconds include reading prompts.
 """
 
 from __future__ import annotations

@@ -230,3 +230,13 @@ def test_a_pipe_or_a_device_is_written_to_and_not_replaced(tmp_path: Path, syste
 
     assert told["name"] == "mine"
     assert pipe.is_fifo()
+
+
+def test_another_engines_settings_are_told_from_a_system(tmp_path: Path) -> None:
+    file = tmp_path / "vllm.json"
+    file.write_text('{"forerun_engine_system": 1, "engine": "vllm"}')
+
+    with pytest.raises(
+        ValueError, match=r"holds settings of vllm, not of forerun; start that by .*vllm\.json\.launch\.sh"
+    ):
+        read_system(file)

@@ -63,7 +63,7 @@ def test_settings_near_the_best_are_tried_next(tmp_path: Path) -> None:
 def test_fewer_settings_are_near_where_an_opening_takes_long(tmp_path: Path) -> None:
     many = [knobs(f"a {number}") for number in range(12)]
     counts = []
-    for opening in (0.1, 12.0):
+    for opening in (0.1, 10.0):
         folder = tmp_path / str(opening)
         folder.mkdir()
         found = tuned(folder, Script({"a": 0.6}, opening=opening), [A], Scripted({"a": many}))
@@ -71,6 +71,13 @@ def test_fewer_settings_are_near_where_an_opening_takes_long(tmp_path: Path) -> 
         counts.append(len(found.second.contenders))
 
     assert counts[0] > counts[1] >= 3
+
+
+def test_no_more_settings_are_tried_once_their_time_is_over(tmp_path: Path) -> None:
+    found = tuned(tmp_path, Script({"a": 0.5}, opening=60.0), [A], Scripted({"a": [BETTER]}))
+
+    assert found.second is None
+    assert found.winner == A
 
 
 def test_a_failing_setting_is_left_out_with_its_reason(tmp_path: Path) -> None:

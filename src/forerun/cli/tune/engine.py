@@ -16,7 +16,7 @@ from ...errors import UnsupportedOption
 from ..output import check_file, check_folder, write_text
 from ..terminal import finite, note, show, show_json, show_table
 from ..threads import cores
-from .engine_options import addresses_of, loads_of
+from .engine_options import addresses_of, loads_of, refuse_launching, refuse_unused
 
 if TYPE_CHECKING:
     from ...tune.serving.asking import Prompt
@@ -76,6 +76,7 @@ def _entry(model: str, wanted: Wanted, loads: Sequence[int], options: Mapping[st
     from ...tune.serving.serving_engine import Launch
 
     engine = engine_named(options["engine"])
+    refuse_unused(options)
     own = sys.executable if engine.name == "transformers" else engine.program
     program = found_program(options["program"] or own, engine.name)
     version = engine.version(program)
@@ -107,9 +108,7 @@ def _running(model: str, wanted: Wanted, options: Mapping[str, Any]) -> Entry:
     engine = engine_named(options["engine"])
     if engine.name == "transformers":
         raise UnsupportedOption("transformers has no server that --endpoint could ask; leave --endpoint out")
-    for name in ("program", "engine_args", "port", "open_at_once"):
-        if options[name]:
-            raise UnsupportedOption(f"--{name.replace('_', '-')} launches servers, and --endpoint asks those that run")
+    refuse_launching(options)
     if wanted.methods or wanted.draft_models:
         raise UnsupportedOption("--methods and --draft-model launch servers, and --endpoint asks those that run")
     addresses = addresses_of(options["endpoint"])
@@ -269,6 +268,6 @@ def _show(told: Mapping[str, Any], files: Files) -> None:
     for sentence in told["summary"]:
         show(sentence)
     if "command" in told:
-        show(f"To launch it: {files.beside('launch.sh')} --port PORT")
-        show(shlex.join(told["command"]))
+        more = "PROMPT" if told["engine"] == "transformers" else "--port PORT"
+        show(f"To launch it: {files.beside('launch.sh')} {more}")
     show(f"{files.output}: {told['winner']}")

@@ -35,6 +35,7 @@ ENGINE = tuple(
         ("key_variable", str, KEY_VARIABLE, "The environment variable that holds the API key of --endpoint's servers."),
     )
 )
+LAUNCHING = ("program", "engine_args", "port", "open_at_once", "context")
 DEFAULTS: Mapping[str, Any] = {one.name: one.default for one in ENGINE}
 
 
@@ -50,6 +51,26 @@ def refuse_other_flags(engine: str, given: Mapping[str, Any], defaults: Mapping[
     for name, default in defaults.items():
         if given[name] != default:
             raise UnsupportedOption(f"{spelling(name)} is of no use with --engine {engine}; leave it out")
+
+
+def refuse_launching(options: Mapping[str, Any]) -> None:
+    """Raises UnsupportedOption on a flag that says how servers are launched, where none is."""
+    own = {name: DEFAULTS[name] for name in LAUNCHING} | {"threads": None, "dtype": None}
+    for name, default in own.items():
+        if options[name] != default:
+            raise UnsupportedOption(
+                f"{spelling(name)} launches servers, and --endpoint asks those that run; leave it out"
+            )
+
+
+def refuse_unused(options: Mapping[str, Any]) -> None:
+    """Raises UnsupportedOption on a flag that says nothing where engines are launched."""
+    unused: dict[str, Any] = {"key_variable": KEY_VARIABLE}
+    if options["engine"] == "transformers":
+        unused |= {"port": 0, "context": CONTEXT}
+    for name, default in unused.items():
+        if options[name] != default:
+            raise UnsupportedOption(f"{spelling(name)} is of no use to {options['engine']} here; leave it out")
 
 
 def loads_of(concurrency: str) -> tuple[int, ...]:

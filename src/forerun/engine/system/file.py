@@ -24,6 +24,7 @@ from .value import FORM, System, Target
 
 FORMAT = 1
 MARK = "forerun_system"
+ENGINE_MARK = "forerun_engine_system"  # another engine's settings, as forerun tune --engine writes them
 METHOD = ("name", "drafter", "policy")
 WHOLE = (MARK, *METHOD, "target", "tuned_on", "measured")
 TARGET = ("model", "identity", *FORM)
@@ -67,6 +68,10 @@ def _read(path: Path) -> dict[str, Any]:
         raise ValueError(f"can't read the system file {path}: {error}") from error
     except json.JSONDecodeError as error:
         raise ValueError(f"{path} is not JSON ({error}); a system looks like {EXAMPLE}") from error
+    if isinstance(data, dict) and ENGINE_MARK in data:
+        raise ValueError(
+            f"{path} holds settings of {data.get('engine')}, not of forerun; start that by {path}.launch.sh"
+        )
     if not isinstance(data, dict) or not {"drafter", MARK} & data.keys():
         raise ValueError(f"{path} describes no system; one looks like {EXAMPLE}")
     return data

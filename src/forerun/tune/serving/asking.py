@@ -25,6 +25,10 @@ class EngineFailed(ForerunError):
     """Another engine that can't be started, is gone, or answers with an error."""
 
 
+class Unreachable(EngineFailed):
+    """Nobody answers at an address, or no longer."""
+
+
 @final
 @dataclass(frozen=True, slots=True)
 class Answered:
@@ -97,7 +101,7 @@ class Address:
         try:
             status, content = _sent(self.url, method, path, body, ANSWER_SECONDS, self._key)
         except (OSError, HTTPException) as error:
-            raise EngineFailed(f"{self.url} can't be reached: {reason_of(error)}") from error
+            raise Unreachable(f"{self.url} can't be reached: {reason_of(error)}") from error
         try:
             told = json.loads(content)
         except ValueError:
@@ -112,7 +116,7 @@ class Address:
         try:
             status, content = _sent(self.url, "GET", "/metrics", None, ANSWER_SECONDS, self._key)
         except (OSError, HTTPException) as error:
-            raise EngineFailed(f"{self.url} can't be reached: {reason_of(error)}") from error
+            raise Unreachable(f"{self.url} can't be reached: {reason_of(error)}") from error
         text = content.decode(errors="replace") if status == 200 else ""
         found: dict[str, int] = {}
         for name in COUNTED:

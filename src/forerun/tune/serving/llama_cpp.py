@@ -43,6 +43,8 @@ class LlamaCpp(ServingEngine):
 
     def check(self, launch: Launch, wanted: Wanted) -> None:
         """Vocabularies are the server's own to compare; it says so in its log."""
+        if launch.dtype:
+            raise UnsupportedOption(f"a GGUF file has its own number format, got --dtype {launch.dtype}; leave it out")
         for draft in wanted.draft_models:
             if Path(draft).suffix != ".gguf":
                 raise UnsupportedOption(f"llama.cpp reads draft models as GGUF files, got {draft}")

@@ -77,6 +77,14 @@ class Server:
     def ended(self) -> bool:
         return self._process.poll() is not None
 
+    def ends(self, seconds: float) -> bool:
+        """Whether it has ended, or does within so many seconds."""
+        try:
+            self._process.wait(seconds)
+        except subprocess.TimeoutExpired:
+            return False
+        return True
+
     def reason(self) -> str:
         """Why it ended, by what it wrote."""
         self._process.wait(END_SECONDS)

@@ -6,11 +6,12 @@ import shlex
 from collections.abc import Iterator, Mapping
 from typing import Any
 
+from ...engine.system.file import ENGINE_MARK
 from .knobs import OFF, Knobs
 from .race import Race
 from .run import ServingOutcome
 
-MARK, FORMAT = "forerun_engine_system", 1
+FORMAT = 1
 
 
 def report_of(outcome: ServingOutcome) -> dict[str, Any]:
@@ -132,7 +133,7 @@ def engine_system(outcome: ServingOutcome, launching: Mapping[str, Any], tuned_o
     judged = outcome.held_out
     measured = {} if judged is None or outcome.winner == OFF else standing(judged, outcome.winner)
     return {
-        MARK: FORMAT,
+        ENGINE_MARK: FORMAT,
         "name": outcome.winner.name,
         **launching,
         "method": outcome.winner.method,

@@ -21,7 +21,7 @@ from .serving_engine import ServingEngine
 
 # by which share of the budget a stage ends
 FIRST, SECOND, JUDGEMENT = 0.4, 0.8, 1.0
-FEWEST_NEAR, MOST_NEAR, OF_THE_SECOND = 2, 8, 2
+MOST_NEAR, FEWEST_WITH_SECOND, OF_THE_SECOND = 8, 2, 2
 FEWEST_JUDGED = 6
 
 
@@ -109,22 +109,22 @@ def tune_engine(
 
 
 def _near(engine: ServingEngine, setup: ServingSetup, race: Race, journal: Journal) -> list[Knobs]:
-    """The best so far and settings beside it, and a few beside the second; as many as there is time for.
+    """The best so far and settings beside it, and a few beside the second; as many as there is time for, which may be none.
 
     How many is decided once and kept, for a resumed run has spent other times.
     """
     ordered = [one for one in _by_speed(race) if one != OFF]
-    each = journal.spent / max(len(race.contenders), 1)
-
-    def counted() -> dict[str, Any]:
-        left = (SECOND - FIRST) * setup.budget
-        return {"count": min(max(int(left / each) - 2 if each else MOST_NEAR, FEWEST_NEAR), MOST_NEAR)}
-
     if not ordered:
         return []
+
+    def counted() -> dict[str, Any]:
+        each, left = journal.spent / len(race.contenders), SECOND * setup.budget - journal.spent
+        # off and the best run again beside them
+        return {"count": min(max(int(left / each) - 2, 0), MOST_NEAR) if each else MOST_NEAR}
+
     count = int(journal.kept("count", "near", counted)["count"])
     beside = engine.near(ordered[0])
-    if len(ordered) > 1 and count > FEWEST_NEAR:
+    if len(ordered) > 1 and count > FEWEST_WITH_SECOND:
         others = [ordered[1], *engine.near(ordered[1])][:OF_THE_SECOND]
         beside = [*beside[: count - len(others)], *others]
     found = [one for one in beside[:count] if one not in ordered[:1]]

@@ -12,7 +12,7 @@ from typing import Any, final
 from ...bench.backend import PeerFailed
 from ...bench.worker import WORKERS, Worker
 from ...engine.prompts.forms import encode
-from .asking import Address, Answered, EngineFailed, Prompt, answered
+from .asking import Address, Answered, EngineFailed, Prompt, Unreachable, answered
 from .knobs import Knobs
 from .process import Server, port_for
 from .serving_engine import Launch, ServingEngine
@@ -20,6 +20,7 @@ from .transformers import Transformers
 
 GREETING = "Say hello to the world."
 OPEN_SECONDS, ANSWER_SECONDS = 900.0, 600.0
+ENDING_SECONDS = 5.0  # between a connection that breaks and the end of its server
 
 
 class Subject(ABC):
@@ -43,8 +44,8 @@ class Served(Subject):
     def answer(self, prompts: Sequence[Prompt], at_once: int) -> Answered:
         try:
             return self._address.answer(prompts, at_once, self._new)
-        except EngineFailed as error:
-            if self._server is not None and self._server.ended:
+        except Unreachable as error:
+            if self._server is not None and self._server.ends(ENDING_SECONDS):
                 raise EngineFailed(f"{self._server.name} ended in the middle ({self._server.reason()})") from error
             raise
 
