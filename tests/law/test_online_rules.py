@@ -60,7 +60,7 @@ POLICIES: dict[str, Callable[[], LengthPolicy]] = {
     "confidence product": lambda: confidence_product.build(product=0.3, max_steps=3)(),
     "entropy": lambda: entropy.build(acceptance=0.55, max_steps=3)(),
     "roc": roc_that_knows_pairs,
-    "cost, given": lambda: cost.build(draft_ratio=0.25, retry=1, max_steps=3)(),
+    "cost, given": lambda: cost.build(draft_ratio=0.1, retry=1, max_steps=3)(),
     "cost, measured": measured_cost,
     "governor": governed,
 }

@@ -1,7 +1,7 @@
 """The interface of a length policy, which decides when a draft is long enough.
 
-A policy may stop a draft, and leave out the step at which it stops if that was chosen. It can't remove a token that was drawn,
-and it never sees the target's law of the current round, so it can't bias the output.
+A policy may stop a draft, and leave out the step at which it stops if that was chosen. It can't remove a drawn token, and it
+never sees the target's law of the current round, so it can't bias the output.
 """
 
 from __future__ import annotations

@@ -10,7 +10,7 @@ from __future__ import annotations
 
 from collections import defaultdict
 from collections.abc import Sequence
-from enum import Enum
+from enum import StrEnum
 from typing import Any, NamedTuple, final
 
 from ..core.learned import numbers
@@ -24,7 +24,7 @@ FADE = 0.98
 MOST_SOURCES = 64  # that are kept
 
 
-class Kind(str, Enum):
+class Kind(StrEnum):
     """How a step's token was found, which says what its confidence is worth."""
 
     ROW = "computed by a forward"

@@ -26,10 +26,10 @@ A token that was chosen is seen before its row is paid for. It is left out where
 
     S_L a (1 + a_1 + a_1 a_2 + ...)  <=  lambda (m d + V(L + 2 + m) - V(L + 1))    for every m
 
-with a of the token itself. So a drafter that copies is always asked. Where it tells how likely its tokens are, its draft goes
-on while one that is likely by a, and will be told from others, pays: a (S_L - lambda (V(L + 2) - V(L + 1))) > lambda d. The
-text tells what a token that was left out was worth, so nothing has to be tried to learn it. Of several drafters, each has its
-own regressions and costs.
+with a of the token itself. So a drafter that copies is always asked. Where it tells how likely its tokens are, its draft
+goes on while one that is likely by a, and will be told from others, pays: a (S_L - lambda (V(L + 2) - V(L + 1))) > lambda d.
+The text tells what a token that was left out was worth, so nothing is tried to learn it. Of several drafters, each has
+its own regressions and costs.
 """
 
 from __future__ import annotations

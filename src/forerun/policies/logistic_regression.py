@@ -114,7 +114,8 @@ class LogisticRegression:
 
 
 def _dot(a: Sequence[float], b: Sequence[float]) -> float:
-    return sum(map(mul, a, b))
+    total: float = sum(map(mul, a, b))
+    return total
 
 
 def _logistic(x: float) -> float:

@@ -82,7 +82,7 @@ class LoadCosts(StepCosts):
             self._steps.setdefault(load, deque(maxlen=NEWEST)).append(a_token_each / plain)
             self._known.pop(load, None)
 
-    def learn(self, has_row: bool, steps: int, round: Round) -> None:
+    def learn(self, has_row: bool, steps: int, round: Round, drafter: str = "") -> None:
         """Nothing: a request's own round has no time of its own."""
 
     def _nearest_slope(self, load: int) -> float:

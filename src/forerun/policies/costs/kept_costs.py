@@ -36,7 +36,9 @@ class KeptCosts:
     def as_data(self) -> dict[str, Any]:
         return {
             "verify": [[rows, cost] for rows, cost in sorted(self.verify.items())[:MOST_ROWS]],
-            "step": [[drafter, int(has_row), cost] for (drafter, has_row), cost in sorted(self.step.items())[:MOST_ROWS]],
+            "step": [
+                [drafter, int(has_row), cost] for (drafter, has_row), cost in sorted(self.step.items())[:MOST_ROWS]
+            ],
             "read": self.read,
         }
 

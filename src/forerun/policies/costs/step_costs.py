@@ -1,8 +1,8 @@
 """What a draft step and a verification cost: measured from the rounds so far, or given.
 
 Measured: medians of the newest rounds, a draft step by its drafter and by whether it has a row of logits (a forward) or none
-(lookup), a verification by its rows. Row counts that were rarely or never seen are estimated with a straight line through the others.
-In a batch, what counts is the request's part of everyone's time (pack_costs.py).
+(lookup), a verification by its rows. Row counts that were rarely or never seen are estimated with a straight line through
+the others. In a batch, what counts is the request's part of everyone's time (pack_costs.py).
 """
 
 from __future__ import annotations

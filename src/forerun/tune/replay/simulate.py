@@ -98,7 +98,7 @@ class Replay:
             unread = len(answer.prompt) if self.costs.read_ms(len(answer.prompt)) else 0
             policy.begin(unread, answer.room - 1, self._copies)
             pull = _Pull(policy, answer.room)
-            for round in self.rounds(number, pull, partial(observed, policy), lambda pull=pull: pull.left_out):
+            for round in self.rounds(number, pull, partial(observed, policy), pull.has_left_out):
                 stats.add(round)
             policy.end()
         return self._found(stats, clipped)
@@ -199,18 +199,19 @@ def _by_place(lengths: Sequence[int], known: int, steps: Sequence[Step]) -> int:
 
 @final
 class _Pull:
-    """How many steps the loop pulls under a policy, in an answer of so much room, as decode does.
-
-    left_out: whether the last one was left out the last time.
-    """
+    """How many steps the loop pulls under a policy, in an answer of so much room, as decode does."""
 
     def __init__(self, policy: LengthPolicy, room: int) -> None:
         self._policy = policy
         self._room = room
-        self.left_out = False
+        self._left_out = False
+
+    def has_left_out(self) -> bool:
+        """Whether the last step that was pulled is left out."""
+        return self._left_out
 
     def __call__(self, known: int, steps: Sequence[Step]) -> int | None:
-        self.left_out = False
+        self._left_out = False
         if self._policy.should_stop([]):
             return None
         pulled = 0
@@ -219,6 +220,6 @@ class _Pull:
             if pulled > len(steps):
                 break
             if self._policy.leaves_out(steps[:pulled]):
-                self.left_out = True
+                self._left_out = True
                 break
         return pulled
