@@ -19,7 +19,7 @@ from forerun.testing import save_tiny
 ROOT = Path(__file__).parents[1]
 DOCUMENTS = [ROOT / "README.md", ROOT / "CONTRIBUTING.md", *sorted((ROOT / "docs").rglob("*.md"))]
 OTHER_TOOLS = {"--constraint", "--editable", "--no-deps", "--strict"}
-OF_VLLM = {"--additional-config", "--speculative-config", "--vllm-python"}
+OF_ENGINES = {"--additional-config", "--spec-draft-model", "--speculative-config", "--vllm-python"}
 
 
 @pytest.fixture(scope="module")
@@ -57,7 +57,7 @@ def test_every_flag_exists(document: Path) -> None:
     known = {flag for command in commands for one in command.params for flag in (*one.opts, *one.secondary_opts)}
     written = set(re.findall(r"(?<![\w-])--[a-z][a-z-]*[a-z]\b", document.read_text(encoding="utf-8")))
 
-    assert written - known - OTHER_TOOLS - OF_VLLM - {"--help"} == set()
+    assert written - known - OTHER_TOOLS - OF_ENGINES - {"--help"} == set()
 
 
 @pytest.mark.parametrize("document", [path for path in DOCUMENTS if blocks(path)], ids=lambda path: path.name)

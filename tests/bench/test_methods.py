@@ -39,7 +39,7 @@ def test_default_is_what_generate_does_unless_told_otherwise() -> None:
     parameters = inspect.signature(generate).parameters
     (method,) = read_methods(["default"])[1:]
     drafter, policy = parameters["drafter"].default, parameters["policy"].default
-    assert (method.drafter, method.policy) == (drafter, policy_for(drafter, policy)) == ("auto", "governor")
+    assert (method.drafter, method.policy) == (drafter, policy_for(drafter, policy)) == ("auto", "cost")
 
 
 def test_an_unknown_method_is_refused_with_the_known_ones() -> None:

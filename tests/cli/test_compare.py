@@ -51,7 +51,7 @@ def test_json_holds_figures_method_and_conditions(forerun: Call, tiny: str) -> N
 def test_the_table_says_the_same_to_a_reader(forerun: Call, tiny: str) -> None:
     out = forerun("compare", tiny, *QUICK).out
 
-    for word in ("tokens/s", "speed-up", "tokens per round", "acceptance", "predicted", "auto, governor"):
+    for word in ("tokens/s", "speed-up", "tokens per round", "acceptance", "predicted", "auto, cost"):
         assert word in out
     assert "Outputs: equal, token for token." in out
     assert "float32" in out

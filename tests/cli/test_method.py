@@ -65,7 +65,7 @@ def test_a_flag_of_another_method_is_refused_with_those_that_fit() -> None:
         method_of("lookup", "fixed", {"either__exit_layer": "3"})
 
 
-@pytest.mark.parametrize(("drafter", "policy"), [("auto", "governor"), ("lookup", "fixed")])
+@pytest.mark.parametrize(("drafter", "policy"), [("auto", "cost"), ("lookup", "fixed")])
 def test_the_policy_goes_with_the_drafter_unless_one_is_chosen(drafter: str, policy: str) -> None:
     assert method_of(drafter, None, {}).policy == policy
     assert method_of(drafter, "cost", {}).policy == "cost"

@@ -129,7 +129,7 @@ def test_greedy_texts_are_those_of_plain_decoding_with_a_draft_too(
 
 
 def test_it_goes_on_while_it_is_likely_unless_told_otherwise(plain: Engine, drafts: list[Any]) -> None:
-    assert type(plain.using("auto")._policy()).__name__ == "Governor"
+    assert type(plain.using("auto")._policy()).__name__ == "CostAware"
     assert type(plain.using("auto", "fixed")._policy()).__name__ == "Fixed"
     assert type(plain.using("lookup")._policy()).__name__ == "Fixed"
 

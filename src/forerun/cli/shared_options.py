@@ -23,7 +23,7 @@ Model = Annotated[
 ]
 Drafter = Annotated[str, typer.Option(help="The drafter; see: forerun drafters.")]
 Policy = Annotated[
-    str | None, typer.Option(help="The rule for draft lengths; see: forerun policies. governor with auto, else fixed.")
+    str | None, typer.Option(help="The rule for draft lengths; see: forerun policies. cost with auto, else fixed.")
 ]
 Raw = Annotated[bool, typer.Option("--raw", help="Pass texts on as they are, without the chat template.")]
 AsJson = Annotated[bool, typer.Option("--json", help="Print one JSON object.")]

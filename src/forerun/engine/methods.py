@@ -16,7 +16,7 @@ P = TypeVar("P")
 
 # what forerun generate does unless told otherwise, and the policies of that drafter and of any other
 DEFAULT_DRAFTER = AUTO = "auto"
-POLICY_OF_AUTO, DEFAULT_POLICY = "governor", "fixed"
+POLICY_OF_AUTO, DEFAULT_POLICY = "cost", "fixed"
 
 
 def drafter_factory(drafter: str | DrafterFactory, options: Mapping[str, Any] | None, parts: Parts) -> DrafterFactory:
