@@ -12,11 +12,12 @@ import pytest
 
 from forerun.core.identity import Identity
 from forerun.core.learned import Learned
-from forerun.engine.learned_file import MOST_BYTES, MOST_FILES, LearnedFile, owner_of, switched_off
+from forerun.engine.learned_file import FORMAT, MOST_BYTES, MOST_FILES, LearnedFile, owner_of, switched_off
 from forerun.errors import UnsupportedOption
 from forerun.models.packed.runner import HFRunner
 from forerun.testing import tiny_model
 
+NOTHING_ELSE = f'{{"forerun_learned": {FORMAT}}}'
 OWNER = {"model": {"weights": "a" * 16}, "threads": 2}
 
 
@@ -74,12 +75,12 @@ def test_a_file_that_was_put_in_anothers_place_is_not_taken() -> None:
 
 @pytest.mark.parametrize(
     "text",
-    ["", "{", "[]", "null", "{}", '{"forerun_learned": 1}', "\x00\xff", "x" * (MOST_BYTES + 5)],
+    ["", "{", "[]", "null", "{}", NOTHING_ELSE, "\x00\xff", "x" * (MOST_BYTES + 5)],
 )
 def test_a_damaged_file_is_told_of_in_a_line_and_written_anew(text: str, capsys: pytest.CaptureFixture[str]) -> None:
     file, count = file_of(7)
     file.write()
-    damaged = json.dumps({"forerun_learned": 1, "owner": OWNER}) if text == '{"forerun_learned": 1}' else text
+    damaged = json.dumps({"forerun_learned": FORMAT, "owner": OWNER}) if text == NOTHING_ELSE else text
     file.path.write_bytes(damaged.encode("latin-1"))
     count.value = 3
     assert not file.recall()
@@ -108,7 +109,9 @@ def test_what_its_owner_can_not_read_is_damage(capsys: pytest.CaptureFixture[str
 def test_a_file_of_another_version_is_left_out_silently(capsys: pytest.CaptureFixture[str]) -> None:
     file, count = file_of(7)
     file.write()
-    file.path.write_text(file.path.read_text().replace('"forerun_learned": 1', '"forerun_learned": 2'))
+    file.path.write_text(
+        file.path.read_text().replace(f'"forerun_learned": {FORMAT}', f'"forerun_learned": {FORMAT + 1}')
+    )
     count.value = 0
     assert not file.recall()
     assert (count.value, capsys.readouterr().err) == (0, "")

@@ -88,4 +88,4 @@ def test_what_was_learnt_alone_costs_nothing_among_many(seed: int) -> None:
     assert beside_plain(make, 4, 120, chance) > 0.98
     assert beside_plain(make, 8, 80, chance) > 0.98
     assert beside_plain(make, 16, 60, chance) > 0.98
-    assert beside_plain(make, 1, 150, chance) > 1.2  # and it is known again that drafts pay alone
+    assert beside_plain(make, 1, 150, chance) > 1.15  # and it is known again that drafts pay alone

@@ -17,7 +17,9 @@ from .base import DRAFTERS, DrafterFactory, Parts
 from .cascade import cascade_of
 
 COPYING, TRAINED = "suffix", "draft_model"
-LARGEST = 0.05  # a draft, of what a forward of the model reads; measured: .07 pays in some minutes alone, .02 does always
+LARGEST = (
+    0.05  # a draft, of what a forward of the model reads; measured: .07 pays in some minutes alone, .02 does always
+)
 READS = 128  # tokens of a long text: the rest makes its drafts hardly better, and the first of them later
 
 

@@ -6,7 +6,7 @@ from collections.abc import Mapping, Sequence
 from typing import Any
 
 from ...errors import UnsupportedOption
-from ...tune.serving.engines import NAMES
+from ...tune.serving.knobs import ENGINES
 from ..flags import flag, spelling
 
 PANEL = "Engine"
@@ -14,7 +14,7 @@ CONTEXT, KEY_VARIABLE = 4096, "OPENAI_API_KEY"
 ENGINE = tuple(
     flag(name, kind, default, PANEL, help)
     for name, kind, default, help in (
-        ("engine", str, "", f"Tune this engine's own knobs: {', '.join(NAMES)}; forerun's drafters if not given."),
+        ("engine", str, "", f"Tune this engine's own knobs: {', '.join(ENGINES)}; forerun's drafters if not given."),
         ("concurrency", str, "1", "Numbers of requests at once, separated by commas: 1,8."),
         (
             "endpoint",
@@ -43,7 +43,7 @@ def refuse_engine_flags(given: Mapping[str, Any]) -> None:
     """Raises UnsupportedOption on a flag that needs --engine."""
     for name, default in DEFAULTS.items():
         if name != "engine" and given[name] != default:
-            raise UnsupportedOption(f"{spelling(name)} needs --engine, one of {', '.join(NAMES)}")
+            raise UnsupportedOption(f"{spelling(name)} needs --engine, one of {', '.join(ENGINES)}")
 
 
 def refuse_other_flags(engine: str, given: Mapping[str, Any], defaults: Mapping[str, Any]) -> None:

@@ -8,6 +8,8 @@ from typing import Any, final
 
 from ...errors import UnsupportedOption
 
+ENGINES = ("vllm", "llama.cpp", "transformers")
+
 
 @final
 @dataclass(frozen=True, slots=True)
