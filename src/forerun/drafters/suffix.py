@@ -54,9 +54,8 @@ class Suffix(Drafter):
         # without the last token, which would be a match of itself
         self._index.extend(context.ids[len(self._index) : -1])
         keys = keys_of(end)
-        found = [Match(context.ids, match.place, match.length) for match in self._index.matches(end, keys)]
-        found += self._history.matches(end, keys)
-        if not found:
+        found = [*self._index.matches(end, keys, context.ids), *self._history.matches(end, keys)]
+        if len(found) < 2:
             return found
         longest = max(match.length for match in found)
         # one token alone says little where another place knows more of them

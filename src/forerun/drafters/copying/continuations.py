@@ -35,26 +35,28 @@ class Continuations:
 
     def next(self) -> Vote | None:
         """The next token, which counts as drafted from now on; None where no place goes on."""
+        ahead = len(self._drafted)
         votes: dict[int, int] = {}
         voters: dict[int, list[Match]] = {}
         for match in self._matches:
-            token = self._token(match)
+            token = self._token(match, ahead)
             if token is not None:
-                votes[token] = votes.get(token, 0) + match.length
+                votes[token] = votes.get(token, 0) + match.length + ahead
                 voters.setdefault(token, []).append(match)
         if not votes:
             return None
         best = max(votes, key=votes.__getitem__)
-        chosen = voters[best]
-        self._matches = [Match(match.ids, match.place + 1, match.length + 1) for match in chosen]
+        chosen = self._matches = voters[best]
         self._drafted.append(best)
-        longest = max(match.length for match in chosen)
+        longest = max(match.length for match in chosen) + ahead
         return Vote(best, votes[best] / sum(votes.values()), len(chosen), longest)
 
-    def _token(self, match: Match) -> int | None:
-        if match.place < len(match.ids):
-            token = match.ids[match.place]
+    def _token(self, match: Match, ahead: int) -> int | None:
+        """What stands so many tokens after a match."""
+        place = match.place + ahead
+        if place < len(match.ids):
+            token = match.ids[place]
             return token if token >= 0 else None
-        after = match.place - len(self._text)
+        after = place - len(self._text)
         own = match.ids is self._text and after < len(self._drafted)
         return self._drafted[after] if own else None
