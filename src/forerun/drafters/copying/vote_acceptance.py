@@ -11,7 +11,7 @@ from .continuations import Vote
 FADE = 0.999  # of what was counted, an outcome of the same kind
 PRIOR = 4.0  # outcomes that the first guess counts as
 MOST_KINDS = 1000
-# the first guess: a vote of one place that one token led to is right a third of the time (240 answers on Spec-Bench's prompts)
+# the first guess: a vote of one place after one token is right a third of the time (240 answers on Spec-Bench's prompts)
 DOUBT, MOST_PLACES = 2.0, 3
 Kind = tuple[int, int, int, int]
 
