@@ -40,6 +40,9 @@ def test_as_json_nothing_else_stands_on_stdout(forerun: Call, tiny: str, tmp_pat
         (("--exit-layer", "2", "--dtype", "int3"), "unknown dtype int3; known: float32, "),
         (("--exit-layer", "many"), "valid integer"),
         ((), "--exit-layer"),
+        (("--exit-layer", "2", "--draft", "x"), "name what to write: --exit-layer LAYERS of the model itself, or a"),
+        (("--exit-layer", "2", "--vocabulary", "9"), "--vocabulary belongs to --draft; leave it out with --exit-layer"),
+        (("--draft", "no-such-draft"), "no-such-draft"),
     ],
 )
 def test_what_can_not_be_written_is_refused(
@@ -69,24 +72,6 @@ def test_a_trained_draft_is_written_with_the_commands_that_start_it(forerun: Cal
     told = json.loads(forerun("export", "draft", tiny, "--draft", tiny, "-o", tmp_path / "other", "--json").out)
     assert told["path"] == str(tmp_path / "other")
     assert told["said"] == told["vocabulary"]
-
-
-@pytest.mark.parametrize(
-    ("given", "sentence"),
-    [
-        (("--exit-layer", "2", "--draft", "x"), "name what to write: --exit-layer LAYERS of the model itself, or a"),
-        (("--exit-layer", "2", "--vocabulary", "9"), "--vocabulary belongs to --draft; leave it out with --exit-layer"),
-        (("--draft", "no-such-draft"), "no-such-draft"),
-    ],
-)
-def test_options_that_exclude_each_other_are_refused(
-    forerun: Call, tiny: str, tmp_path: Path, given: tuple[str, ...], sentence: str
-) -> None:
-    ran = forerun("export", "draft", tiny, *given, "-o", tmp_path / "draft")
-
-    assert (ran.status, ran.out) == (2, "")
-    assert sentence in ran.said
-    assert list(tmp_path.iterdir()) == []
 
 
 def test_the_command_stands_in_the_help(forerun: Call) -> None:

@@ -167,12 +167,12 @@ class CostAware(LengthPolicy):
     def should_stop(self, steps: Series[Step]) -> bool:
         if len(steps) >= self._max_steps:
             return True
-        # copying takes no time to speak of, unless many requests wait for it
-        copies = self._copies and self._look_again == LOOK_AGAIN
-        if not steps and copies:
-            return False
-        if not steps and (self._refused or self._copies) and (self._idle or 0) % self._look_again:
-            return True
+        if not steps:
+            # copying takes no time to speak of, unless many requests wait for it
+            if self._copies and self._look_again == LOOK_AGAIN:
+                return False
+            if (self._refused or self._copies) and (self._idle or 0) % self._look_again:
+                return True
         readings = self._readings.of(steps)
         with self._shared.lock:
             stops = self._pays_no_more(readings)
