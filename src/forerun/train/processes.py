@@ -1,0 +1,62 @@
+"""The processes of a launch that train together, as torchrun and accelerate launch tell them through the environment."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass
+from datetime import timedelta
+from typing import final
+
+import torch.distributed as dist
+from torch import Tensor
+
+# the first process reads texts alone while the others wait; a process that dies ends the waiting at once
+PATIENCE = timedelta(days=7)
+
+
+@final
+@dataclass(frozen=True, slots=True)
+class Processes:
+    """Which of how many this one is; the first one writes and tells."""
+
+    rank: int = 0
+    size: int = 1
+
+    @property
+    def main(self) -> bool:
+        return self.rank == 0
+
+    def wait(self) -> None:
+        """Until all have come here."""
+        if self.size > 1:
+            dist.barrier()
+
+    def add_up(self, tensor: Tensor) -> Tensor:
+        """Elementwise over all processes; the result is new and without gradient."""
+        total = tensor.detach().clone()
+        if self.size > 1:
+            dist.all_reduce(total)
+        return total
+
+
+def launched() -> Processes:
+    """Of this launch; alone where there is none."""
+    return Processes(int(os.environ.get("RANK", "0")), int(os.environ.get("WORLD_SIZE", "1")))
+
+
+@contextmanager
+def joined() -> Iterator[Processes]:
+    """The processes of this launch, connected over gloo."""
+    own = launched()
+    if own.size == 1:
+        yield own
+        return
+    dist.init_process_group("gloo", timeout=PATIENCE)
+    try:
+        yield own
+        # a process that ends while the group still stands can abort the others
+        own.wait()
+    finally:
+        dist.destroy_process_group()

@@ -1,0 +1,85 @@
+"""Weights, gradients and optimiser states spread over the processes of a launch, by torch's fully_shard (FSDP 2).
+
+`accelerate launch --use_fsdp --fsdp_version 2` asks for it through the environment. accelerate itself shards on
+accelerators alone; on CPUs it would silently hold everything in every process.
+"""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Mapping
+from typing import Any
+
+import torch
+from torch import Tensor, nn
+from torch.distributed.tensor import DTensor, distribute_tensor
+
+from ..errors import UnsupportedOption
+
+
+def sharding_asked() -> bool:
+    """Whether the launch asks for FSDP. Raises UnsupportedOption where it asks for what isn't supported."""
+    if not _flag("ACCELERATE_USE_FSDP"):
+        return False
+    version = os.environ.get("FSDP_VERSION", "1")
+    if version != "2":
+        raise UnsupportedOption(
+            f"training shards with FSDP 2 only, and the launch asks for FSDP {version}; add --fsdp_version 2"
+        )
+    if _flag("FSDP_ACTIVATION_CHECKPOINTING"):
+        raise UnsupportedOption(
+            "FSDP's own activation checkpointing isn't supported; leave it out of the launch "
+            "(train layerskip has --checkpoint-layers)"
+        )
+    return True
+
+
+def whole(tensor: Tensor) -> Tensor:
+    """What all processes hold of it together, in each of them; all must ask."""
+    return tensor.full_tensor() if isinstance(tensor, DTensor) else tensor
+
+
+def part_of(value: Tensor, like: Tensor) -> Tensor:
+    """Of a whole tensor that every process has, the part that this one holds where `like` is spread."""
+    if not isinstance(like, DTensor) or value.shape != like.shape:
+        return value
+    return distribute_tensor(value.to(like.device), like.device_mesh, like.placements, src_data_rank=None)
+
+
+def trained_weights(module: nn.Module) -> dict[str, Tensor]:
+    """Those that require a gradient, whole, by name; all processes must ask."""
+    return {name: whole(weight.detach()).cpu() for name, weight in _trained(module).items()}
+
+
+@torch.no_grad()
+def load_weights(module: nn.Module, tensors: Mapping[str, Tensor]) -> None:
+    """What trained_weights gave, also from another number of processes."""
+    for name, weight in _trained(module).items():
+        weight.copy_(part_of(tensors[name], weight))
+
+
+def optimiser_tensors(optimiser: torch.optim.Optimizer) -> dict[str, Tensor]:
+    """The whole state, under "NUMBER.FIELD" of each weight; all processes must ask."""
+    return {
+        f"{number}.{field}": whole(torch.as_tensor(value)).cpu()
+        for number, state in optimiser.state_dict()["state"].items()
+        for field, value in state.items()
+    }
+
+
+def load_optimiser(optimiser: torch.optim.Optimizer, tensors: Mapping[str, Tensor]) -> None:
+    """What optimiser_tensors gave, also from another number of processes."""
+    weights = [weight for group in optimiser.param_groups for weight in group["params"]]
+    state: dict[int, dict[str, Any]] = {}
+    for name, value in tensors.items():
+        number, _, field = name.partition(".")
+        state.setdefault(int(number), {})[field] = part_of(value, weights[int(number)])
+    optimiser.load_state_dict({"state": state, "param_groups": optimiser.state_dict()["param_groups"]})
+
+
+def _trained(module: nn.Module) -> dict[str, nn.Parameter]:
+    return {name: weight for name, weight in module.named_parameters() if weight.requires_grad}
+
+
+def _flag(name: str) -> bool:
+    return os.environ.get(name, "false").lower() in ("1", "true", "yes")
