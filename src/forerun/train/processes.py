@@ -7,10 +7,12 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
 from datetime import timedelta
-from typing import final
+from typing import TYPE_CHECKING, final
 
-import torch.distributed as dist
-from torch import Tensor
+from ..errors import ForerunError
+
+if TYPE_CHECKING:
+    from torch import Tensor
 
 # the first process reads texts alone while the others wait; a process that dies ends the waiting at once
 PATIENCE = timedelta(days=7)
@@ -30,11 +32,15 @@ class Processes:
 
     def wait(self) -> None:
         """Until all have come here."""
+        import torch.distributed as dist
+
         if self.size > 1:
             dist.barrier()
 
     def add_up(self, tensor: Tensor) -> Tensor:
         """Elementwise over all processes; the result is new and without gradient."""
+        import torch.distributed as dist
+
         total = tensor.detach().clone()
         if self.size > 1:
             dist.all_reduce(total)
@@ -48,15 +54,21 @@ def launched() -> Processes:
 
 @contextmanager
 def joined() -> Iterator[Processes]:
-    """The processes of this launch, connected over gloo."""
+    """The processes of this launch, connected over gloo. Raises ForerunError where another one has ended too early."""
     own = launched()
     if own.size == 1:
         yield own
         return
+    import torch.distributed as dist
+
     dist.init_process_group("gloo", timeout=PATIENCE)
     try:
         yield own
         # a process that ends while the group still stands can abort the others
         own.wait()
+    except RuntimeError as error:
+        if "gloo" not in str(error):
+            raise
+        raise ForerunError("another process of this launch has ended before its time; what it said tells why") from error
     finally:
         dist.destroy_process_group()

@@ -7,14 +7,18 @@ accelerators alone; on CPUs it would silently hold everything in every process.
 from __future__ import annotations
 
 import os
-from collections.abc import Mapping
-from typing import Any
+from collections.abc import Callable, Iterable, Mapping
+from copy import deepcopy
+from typing import Any, TypeVar
 
 import torch
 from torch import Tensor, nn
+from torch.distributed.fsdp import fully_shard
 from torch.distributed.tensor import DTensor, distribute_tensor
 
 from ..errors import UnsupportedOption
+
+Kind = TypeVar("Kind", bound=nn.Module)
 
 
 def sharding_asked() -> bool:
@@ -32,6 +36,19 @@ def sharding_asked() -> bool:
             "(train layerskip has --checkpoint-layers)"
         )
     return True
+
+
+def spread(module: Kind, units: Callable[[Kind], Iterable[nn.Module]]) -> Kind:
+    """A copy whose trained weights are spread over all processes; frozen ones are the module's own.
+
+    units of a copy: the modules whose weights are gathered together for a forward, inner ones first. The last one is the
+    one that is called first.
+    """
+    frozen = {weight for weight in module.parameters() if not weight.requires_grad}
+    copied = deepcopy(module, {id(weight): weight for weight in frozen})
+    for unit in units(copied):
+        fully_shard(unit, ignored_params=frozen)
+    return copied
 
 
 def whole(tensor: Tensor) -> Tensor:
