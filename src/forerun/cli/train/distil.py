@@ -13,6 +13,7 @@ import typer
 from ...models.packed.limits import max_length_of
 from ...train.distil.recipe import DistilRecipe
 from ...train.output_folder import check_output
+from ...train.processes import launched
 from ..flags import flag
 from ..output import check_folder
 from ..shared_options import PLAIN, open_engine
@@ -75,7 +76,9 @@ def taught(
         raise ValueError(f"--limit must be at least 1, got {limit}")
     check_output(output, given["resume"])
     check_folder(output.parent)
-    note(f"loading {model}")
+    main = launched().main
+    if main:
+        note(f"loading {model}")
     module = open_module(model, dtype="float32", device="cpu", trust_remote_code=given["trust_remote_code"])
     config = module.model.config.get_text_config()
     shape, recipe = plan(config)
@@ -94,7 +97,8 @@ def taught(
     identity = identity_of(module.model, module.vocabulary)
     with _bars() as begin:
         report = train(run, module, identity, lambda: open_engine(model, PLAIN, given), begin, _noted)
-    _tell(report, skipped_as_dict(skipped), as_json)
+    if main:
+        _tell(report, skipped_as_dict(skipped), as_json)
 
 
 @contextmanager
