@@ -50,7 +50,7 @@ class AdapterStudent(Student):
 
     def spread(self) -> AdapterStudent:
         other = copy(self)
-        other.module = other.adapter = spread(self.adapter, lambda adapter: (*adapter.layers, adapter))
+        other.module = other.adapter = spread(self.adapter, lambda adapter: (*adapter.layers, adapter.norm, adapter))
         return other
 
     def write(self, directory: Path, ranking: Tensor, trained: Mapping[str, Any]) -> None:
