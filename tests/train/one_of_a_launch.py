@@ -25,8 +25,9 @@ LAST = os.environ["RANK"] == str(int(os.environ["WORLD_SIZE"]) - 1)
 class Watch:
     """Sees the optimiser's steps of a run, and stops it after some."""
 
-    def __init__(self, stop: str | None) -> None:
+    def __init__(self, notes: Path, before: list[int], stop: str | None) -> None:
         self.held = 0
+        self._notes, self._before = notes, before
         self._steps = 0
         self._how, _, step = (stop or "never 0").partition(" ")
         self._stop = int(step)
@@ -34,6 +35,7 @@ class Watch:
     def __call__(self, optimiser: torch.optim.Optimizer, *given: Any) -> None:
         weights = [weight.detach() for group in optimiser.param_groups for weight in group["params"]]
         self.held = sum((one.to_local() if isinstance(one, DTensor) else one).numel() for one in weights)
+        self._notes.write_text(json.dumps([*self._before, self.held]))
         self._steps += 1
         if self._steps == self._stop:
             if self._how == "interrupted":
@@ -46,14 +48,13 @@ def main() -> int:
     notes: list[int] = []
     for port, command, stop in json.loads(sys.argv[1]):
         os.environ["MASTER_PORT"] = str(port)
-        watch = Watch(stop)
+        watch = Watch(Path(f"{sys.argv[2]}-{os.environ['RANK']}"), notes, stop)
         handle = register_optimizer_step_post_hook(watch)
         status = run(command)
         handle.remove()
         if status and stop is None:
             return status
-        notes.append(watch.held)
-        Path(f"{sys.argv[2]}-{os.environ['RANK']}").write_text(json.dumps(notes))
+        notes = [*notes, watch.held]
     return 0
 
 

@@ -9,7 +9,7 @@ from dataclasses import dataclass
 from datetime import timedelta
 from typing import TYPE_CHECKING, final
 
-from ..errors import ForerunError
+from ..errors import ForerunError, UnsupportedOption
 
 if TYPE_CHECKING:
     from torch import Tensor
@@ -47,9 +47,29 @@ class Processes:
         return total
 
 
+ALONE = Processes()
+
+
 def launched() -> Processes:
     """Of this launch; alone where there is none."""
     return Processes(int(os.environ.get("RANK", "0")), int(os.environ.get("WORLD_SIZE", "1")))
+
+
+def sharding_asked() -> bool:
+    """Whether the launch asks for FSDP. Raises UnsupportedOption where it asks for what isn't supported."""
+    if not _flag("ACCELERATE_USE_FSDP"):
+        return False
+    version = os.environ.get("FSDP_VERSION", "1")
+    if version != "2":
+        raise UnsupportedOption(
+            f"training shards with FSDP 2 only, and the launch asks for FSDP {version}; add --fsdp_version 2"
+        )
+    if _flag("FSDP_ACTIVATION_CHECKPOINTING"):
+        raise UnsupportedOption(
+            "FSDP's own activation checkpointing isn't supported; leave it out of the launch "
+            "(train layerskip has --checkpoint-layers)"
+        )
+    return True
 
 
 @contextmanager
@@ -69,6 +89,12 @@ def joined() -> Iterator[Processes]:
     except RuntimeError as error:
         if "gloo" not in str(error):
             raise
-        raise ForerunError("another process of this launch has ended before its time; what it said tells why") from error
+        raise ForerunError(
+            "another process of this launch has ended before its time; what it said tells why"
+        ) from error
     finally:
         dist.destroy_process_group()
+
+
+def _flag(name: str) -> bool:
+    return os.environ.get(name, "false").lower() in ("1", "true", "yes")

@@ -1,12 +1,7 @@
-"""Weights, gradients and optimiser states spread over the processes of a launch, by torch's fully_shard (FSDP 2).
-
-`accelerate launch --use_fsdp --fsdp_version 2` asks for it through the environment. accelerate itself shards on
-accelerators alone; on CPUs it would silently hold everything in every process.
-"""
+"""Weights, gradients and optimiser states spread over the processes of a launch, by torch's fully_shard (FSDP 2)."""
 
 from __future__ import annotations
 
-import os
 from collections.abc import Callable, Iterable, Mapping
 from copy import deepcopy
 from typing import Any, TypeVar
@@ -16,26 +11,7 @@ from torch import Tensor, nn
 from torch.distributed.fsdp import fully_shard
 from torch.distributed.tensor import DTensor, distribute_tensor
 
-from ..errors import UnsupportedOption
-
 Kind = TypeVar("Kind", bound=nn.Module)
-
-
-def sharding_asked() -> bool:
-    """Whether the launch asks for FSDP. Raises UnsupportedOption where it asks for what isn't supported."""
-    if not _flag("ACCELERATE_USE_FSDP"):
-        return False
-    version = os.environ.get("FSDP_VERSION", "1")
-    if version != "2":
-        raise UnsupportedOption(
-            f"training shards with FSDP 2 only, and the launch asks for FSDP {version}; add --fsdp_version 2"
-        )
-    if _flag("FSDP_ACTIVATION_CHECKPOINTING"):
-        raise UnsupportedOption(
-            "FSDP's own activation checkpointing isn't supported; leave it out of the launch "
-            "(train layerskip has --checkpoint-layers)"
-        )
-    return True
 
 
 def spread(module: Kind, units: Callable[[Kind], Iterable[nn.Module]]) -> Kind:
@@ -96,7 +72,3 @@ def load_optimiser(optimiser: torch.optim.Optimizer, tensors: Mapping[str, Tenso
 
 def _trained(module: nn.Module) -> dict[str, nn.Parameter]:
     return {name: weight for name, weight in module.named_parameters() if weight.requires_grad}
-
-
-def _flag(name: str) -> bool:
-    return os.environ.get(name, "false").lower() in ("1", "true", "yes")

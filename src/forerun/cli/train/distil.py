@@ -13,7 +13,7 @@ import typer
 from ...models.packed.limits import max_length_of
 from ...train.distil.recipe import DistilRecipe
 from ...train.output_folder import check_output
-from ...train.processes import launched
+from ...train.processes import launched, sharding_asked
 from ..flags import flag
 from ..output import check_folder
 from ..shared_options import PLAIN, open_engine
@@ -74,6 +74,7 @@ def taught(
     limit = given["limit"]
     if limit is not None and limit < 1:
         raise ValueError(f"--limit must be at least 1, got {limit}")
+    sharding_asked()
     check_output(output, given["resume"])
     check_folder(output.parent)
     main = launched().main

@@ -12,7 +12,7 @@ from torch import Tensor
 
 from ..data.examples import Example
 from ..data.states import StateStore
-from ..processes import Processes
+from ..processes import ALONE, Processes
 
 # Texts are sorted by length with this much noise, so that batches differ from one epoch to the next.
 NOISE = 24
@@ -41,9 +41,7 @@ class DistilData:
     exit_layer: int
     num_layers: int
 
-    def batches(
-        self, rows: int, seed: int | None = None, processes: Processes = Processes()
-    ) -> Iterator[DistilBatch]:
+    def batches(self, rows: int, seed: int | None = None, processes: Processes = ALONE) -> Iterator[DistilBatch]:
         """Every text once, some `rows` rows a batch; in random order with a seed, else by length.
 
         Of each batch a process has its share of the texts; where none is left for it, one that isn't learnt.

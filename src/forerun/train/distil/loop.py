@@ -20,7 +20,7 @@ from safetensors import SafetensorError
 from safetensors.torch import load_file, save_file
 from torch import Tensor, nn
 
-from ..processes import Processes
+from ..processes import ALONE, Processes
 from ..sharding import load_optimiser, load_weights, optimiser_tensors, trained_weights
 from .data import DistilBatch, DistilData
 from .frozen import Frozen
@@ -79,7 +79,7 @@ class Training:
         chosen: Chosen,
         data: DistilData,
         recipe: DistilRecipe,
-        processes: Processes = Processes(),
+        processes: Processes = ALONE,
     ) -> None:
         self.student = student
         self.processes = processes
@@ -95,8 +95,7 @@ class Training:
     def run(self) -> Iterator[Progress]:
         """Every step that is left; after the last one the student has learnt, in every process."""
         batches = chain.from_iterable(
-            self._data.batches(self._recipe.rows, self._recipe.seed * 1009 + epoch, self.processes)
-            for epoch in count()
+            self._data.batches(self._recipe.rows, self._recipe.seed * 1009 + epoch, self.processes) for epoch in count()
         )
         for batch in islice(batches, self.step, self.steps):
             yield self._advance(batch)
@@ -164,7 +163,7 @@ def acceptance(
     data: DistilData,
     length: int,
     rows: int = 4096,
-    processes: Processes = Processes(),
+    processes: Processes = ALONE,
 ) -> list[float]:
     """The share of right tokens at each place of greedy drafts of this length, of those that were reached."""
     tried, right = [0] * length, [0] * length

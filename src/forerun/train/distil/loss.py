@@ -9,7 +9,7 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor
 
-from ..processes import Processes
+from ..processes import ALONE, Processes
 from .data import DistilBatch
 from .frozen import Frozen
 
@@ -35,7 +35,7 @@ def distil_loss(
     frozen: Frozen,
     chosen: Chosen,
     fade: float,
-    processes: Processes = Processes(),
+    processes: Processes = ALONE,
 ) -> tuple[Tensor, list[Tensor]]:
     """KL(p, q) over the restricted vocabulary, pass j weighted fade^j; and each pass's own KL, for the log.
 

@@ -21,8 +21,7 @@ from ...models.files.adapter import AdapterShape
 from ..data.examples import Example, fingerprint, split
 from ..data.states import StateStore, holds_texts, record_missing
 from ..output_folder import STATE, OutputFolder, check_output
-from ..processes import joined
-from ..sharding import sharding_asked
+from ..processes import joined, sharding_asked
 from .data import DistilData, ranking_of
 from .draft_init import Cut
 from .frozen import Frozen

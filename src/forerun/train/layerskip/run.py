@@ -24,8 +24,8 @@ from ...models.files.quiet import quiet
 from ...models.loading.load import Module
 from ..data.examples import Example, fingerprint, split
 from ..output_folder import OutputFolder, check_output, check_space
-from ..processes import launched
-from ..sharding import sharding_asked, whole
+from ..processes import launched, sharding_asked
+from ..sharding import whole
 from .batches import Rows, check_packing, collate, ordered, packed
 from .presets import Recipe
 from .settings import Settings, arguments

@@ -65,7 +65,7 @@ class SkipTrainer(Trainer):  # type: ignore[misc]
             return self.train(resume_from_checkpoint=resume)
 
     def _shard(self) -> None:
-        """As on accelerators, where the Accelerator has done this itself."""
+        """accelerate does this itself on accelerators; on CPUs it would silently hold everything in every process."""
         state = self.accelerator.state
         if getattr(state, "fsdp_plugin", None) is None:
             state.fsdp_plugin = FullyShardedDataParallelPlugin()
@@ -104,6 +104,9 @@ class SkipTrainer(Trainer):  # type: ignore[misc]
             return
         load_optimiser(self.optimizer, load_file(Path(checkpoint) / OPTIMISER))
         self.lr_scheduler.load_state_dict(torch.load(Path(checkpoint) / SCHEDULER, weights_only=True))
+        # a schedule sets the rate with its next step, which comes after the optimiser's
+        for group, rate in zip(self.optimizer.param_groups, self.lr_scheduler.get_last_lr(), strict=True):
+            group["lr"] = rate
 
     def compute_loss(
         self,
