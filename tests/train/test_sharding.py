@@ -77,7 +77,7 @@ def test_trained_weights_are_spread_and_frozen_ones_are_the_originals_own(group:
 def test_what_was_gathered_is_loaded_again_spread_or_not(group: None) -> None:
     one = spread(model(), units)
     optimiser = learnt(one, 2)
-    # of one process they may be the tensors themselves
+    # of one process they are the tensors themselves
     weights, states = deepcopy((trained_weights(one), optimiser_tensors(optimiser)))
     assert not any(isinstance(value, DTensor) for value in (*weights.values(), *states.values()))
     assert set(states) == {f"{number}.{field}" for number in (0, 1) for field in ("step", "exp_avg", "exp_avg_sq")}
@@ -87,7 +87,7 @@ def test_what_was_gathered_is_loaded_again_spread_or_not(group: None) -> None:
     for other in others:
         fresh = learnt(other, 0)
         load_weights(other, weights)
-        load_optimiser(fresh, states)
+        load_optimiser(fresh, deepcopy(states))
         learnt(other, 2, fresh)
         assert same(trained_weights(other), trained_weights(one))
 

@@ -2,15 +2,13 @@
 
 from __future__ import annotations
 
-import json
 import shutil
 from collections.abc import Callable, Mapping, Sequence
-from contextlib import ExitStack, closing, nullcontext
+from contextlib import ExitStack, closing
 from dataclasses import asdict, dataclass
-from itertools import islice
 from pathlib import Path
 from time import perf_counter
-from typing import IO, Any, Generic, TypeVar
+from typing import Any, Generic, TypeVar
 
 import torch
 
@@ -20,7 +18,7 @@ from ...engine.engine import Engine
 from ...models.files.adapter import AdapterShape
 from ..data.examples import Example, fingerprint, split
 from ..data.states import StateStore, holds_texts, record_missing
-from ..output_folder import STATE, OutputFolder, check_output
+from ..output_folder import OutputFolder, check_output
 from ..processes import joined, sharding_asked
 from .data import DistilData, ranking_of
 from .draft_init import Cut
@@ -28,12 +26,11 @@ from .frozen import Frozen
 from .loop import Progress, Student, Training, acceptance
 from .loss import Chosen
 from .recipe import DistilRecipe
+from .steps import Begin, take_steps
 
 DRAFT = 4
-CHECKPOINT = "checkpoint.safetensors"
 STATES = "states"
 
-Begin = Callable[[str, int], Callable[[], None]]
 Shape = TypeVar("Shape", AdapterShape, Cut)
 
 
@@ -113,16 +110,11 @@ def distil(
         layers = int(frozen.config.num_hidden_layers)
         data, held = (DistilData(some, stores, exit_layer, layers) for some in (learn, out))
         training = Training(student(chosen, learn), frozen, chosen, data, run.recipe, processes)
-        _steps(training, place, run.save_every, begin, log)
+        take_steps(training, place, run.save_every, begin, log)
         accepted = acceptance(training.student, frozen, chosen, held, DRAFT, processes=processes)
         if main:
-            trained = {
-                **about,
-                "acceptance": accepted,
-                "held_out": len(out),
-                "steps": training.steps,
-                "seconds": perf_counter() - begun,
-            }
+            facts = {"acceptance": accepted, "held_out": len(out), "steps": training.steps}
+            trained = {**about, **facts, "seconds": perf_counter() - begun}
             _finish(training.student, place, ranking, trained)
     return DistilReport(
         output=str(run.output),
@@ -170,54 +162,6 @@ def _fill(
     if missing:
         tick = begin("reading texts", len(missing))
         record_missing(engine(), stores[0], missing, tick)
-
-
-def _steps(
-    training: Training, place: OutputFolder, save_every: int, begin: Begin, log: Callable[[Progress], None]
-) -> None:
-    known = place.checkpoint()
-    if known is not None:
-        training.resume(known / CHECKPOINT)
-    tick = begin("training", training.steps - training.step)
-    with _log_file(place, training.step) if training.processes.main else nullcontext() as file:
-        for now in training.run():
-            if file is not None:
-                file.write(json.dumps(asdict(now)) + "\n")
-            log(now)
-            tick()
-            if now.step % save_every == 0 and now.step < now.steps:
-                if file is not None:
-                    file.flush()
-                known = _checkpoint(training, place, known)
-
-
-def _log_file(place: OutputFolder, step: int) -> IO[str]:
-    logs = place.path / "logs"
-    logs.mkdir(exist_ok=True)
-    log_file = logs / "log.jsonl"
-    _forget_later(log_file, step)
-    return log_file.open("a", encoding="utf-8")
-
-
-def _forget_later(log_file: Path, step: int) -> None:
-    """Leave out of a log the steps that are taken again, and a line that a kill cut off."""
-    if log_file.exists():
-        with log_file.open("rb") as file:
-            kept = list(islice(file, step))
-        log_file.write_bytes(b"".join(kept))
-
-
-def _checkpoint(training: Training, place: OutputFolder, old: Path | None) -> Path:
-    folder = place.path / f"checkpoint-{training.step}"
-    if training.processes.main:
-        folder.mkdir(exist_ok=True)
-    training.save(folder / CHECKPOINT)
-    if training.processes.main:
-        # written last: a checkpoint without it is not whole
-        (folder / STATE).write_text(json.dumps({"step": training.step}), encoding="utf-8")
-        if old is not None and old != folder:
-            shutil.rmtree(old)
-    return folder
 
 
 def _finish(student: Student, place: OutputFolder, ranking: torch.Tensor, trained: Mapping[str, Any]) -> None:

@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
+import json
 from collections.abc import Callable, Mapping
 from contextlib import ExitStack
 from pathlib import Path
 from typing import Any, final
 
-import torch
 from accelerate.utils import DistributedType, FullyShardedDataParallelPlugin
 from safetensors.torch import load_file, save_file
 from torch import Tensor
@@ -18,7 +18,7 @@ from .exit_loss import Exits, exit_loss
 from .layer_dropout import LayerDropout
 from .presets import Recipe
 
-WEIGHTS, OPTIMISER, SCHEDULER = "weights.safetensors", "optimiser.safetensors", "scheduler.pt"
+WEIGHTS, OPTIMISER, SCHEDULER = "weights.safetensors", "optimiser.safetensors", "scheduler.json"
 
 
 @final
@@ -90,7 +90,8 @@ class SkipTrainer(Trainer):  # type: ignore[misc]
         tensors = optimiser_tensors(self.optimizer)
         if self.args.should_save:
             save_file(tensors, Path(output_dir) / OPTIMISER)
-            torch.save(self.lr_scheduler.state_dict(), Path(output_dir) / SCHEDULER)
+            told = json.dumps(self.lr_scheduler.state_dict())
+            (Path(output_dir) / SCHEDULER).write_text(told, encoding="utf-8")
 
     def _load_from_checkpoint(self, resume_from_checkpoint: str, model: Any = None) -> None:
         if not self.sharded:
@@ -103,7 +104,8 @@ class SkipTrainer(Trainer):  # type: ignore[misc]
             super()._load_optimizer_and_scheduler(checkpoint)
             return
         load_optimiser(self.optimizer, load_file(Path(checkpoint) / OPTIMISER))
-        self.lr_scheduler.load_state_dict(torch.load(Path(checkpoint) / SCHEDULER, weights_only=True))
+        told = json.loads((Path(checkpoint) / SCHEDULER).read_text(encoding="utf-8"))
+        self.lr_scheduler.load_state_dict(told)
         # a schedule sets the rate with its next step, which comes after the optimiser's
         for group, rate in zip(self.optimizer.param_groups, self.lr_scheduler.get_last_lr(), strict=True):
             group["lr"] = rate
