@@ -26,7 +26,8 @@ if TYPE_CHECKING:
     from ...engine.engine import Engine
     from ...models.loading.load import Module
     from ...train.distil.loop import Progress
-    from ...train.distil.run import Begin, DistilReport, DistilRun, Shape
+    from ...train.distil.run import DistilReport, DistilRun, Shape
+    from ...train.distil.steps import Begin
 
     Train = Callable[
         [DistilRun[Shape], Module, Identity, Callable[[], Engine], Begin, Callable[[Progress], None]], DistilReport

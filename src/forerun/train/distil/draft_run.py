@@ -30,7 +30,8 @@ from .draft_init import Cut, check_cut, narrower, new_draft
 from .frozen import frozen_of
 from .loop import Progress, Student
 from .loss import Chosen
-from .run import Begin, DistilReport, DistilRun, distil
+from .run import DistilReport, DistilRun, distil
+from .steps import Begin
 
 
 @final

@@ -11,6 +11,7 @@ import json
 import logging
 import math
 from collections.abc import Callable, Mapping, Sequence
+from contextlib import nullcontext
 from dataclasses import asdict, dataclass
 from importlib.metadata import version
 from importlib.util import find_spec
@@ -88,7 +89,7 @@ def train(
         work.open()
     trainer.accelerator.wait_for_everyone()
     _announce(trainer, begin, log)
-    with work.guarded(), quiet():
+    with work.guarded() if main else nullcontext(), quiet():
         resumed = work.checkpoint() if resume else None
         done = trainer.run(None if resumed is None else str(resumed))
         judged = trainer.evaluate()
