@@ -8,7 +8,7 @@ from collections.abc import Sequence as Series
 
 from ..errors import UnsupportedOption
 from .forward import Rows
-from .values import Context, Round, Step, UnusedWork
+from .values import NO_WORK, Context, Round, Step, UnusedWork
 from .verify import Rule
 
 WITH_LAW = "draft with draft_model, self or exit_adapter"
@@ -30,7 +30,7 @@ class Drafter(ABC):
     rule: Rule | None = None
     inner: Drafter | None = None
     forwards: Series[int] = ()
-    unused: UnusedWork = UnusedWork()
+    unused: UnusedWork = NO_WORK
     drafted_by: str = ""
     copies: bool = False
 

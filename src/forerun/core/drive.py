@@ -9,7 +9,7 @@ along with other requests' forwards, and nobody waits for them.
 from __future__ import annotations
 
 from collections.abc import AsyncGenerator, Coroutine, Hashable, Iterator
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from time import perf_counter
 from typing import Generic, TypeVar, final
 
@@ -212,7 +212,7 @@ class Batch(Generic[K, T]):
         for task, answer in zip(tasks, answers, strict=True):
             if isinstance(answer, Rows):
                 task.native += answer.native
-                answer = answer if pack is None else replace(answer, pack=pack)
+                answer.pack = pack
             task.request, task.answer = None, answer
 
 

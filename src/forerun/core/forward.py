@@ -14,15 +14,16 @@ from .choice import Chooser
 from .values import Pack
 
 
-@dataclass(frozen=True, slots=True, eq=False)
+@dataclass(slots=True, eq=False)
 class Rows:
     """The results of a forward for the wanted rows of one request, in order.
 
     logits [n, V]; hidden [n, D], the input of the output head; taps: layer -> [n_all, D], of all rows. seconds: from the
-    request to these rows, in a pack its part by rows. native: of the whole packed forward, the seconds inside native code.
-    chooser: who reads these logits faster than torch's operations, if anyone. tokens, shares: of a chain that went on by
+    request to these rows, in a pack its part by rows; the sequence fills it in. native: of the whole packed forward, the
+    seconds inside native code. chooser: who reads these logits faster than torch's operations, if anyone. best: the best
+    token of each row, where the forward has found them and each row is a law. tokens, shares: of a chain that went on by
     itself, the best token of each row, which the next row follows, and its share of the row's softmax; -1 after a last row
-    that is no law. pack: what they were computed with, None if alone.
+    that is no law. pack: what they were computed with, None if alone; the driver fills it in.
     """
 
     logits: Tensor
@@ -34,6 +35,7 @@ class Rows:
     tokens: Series[int] = ()
     shares: Series[float] = ()
     pack: Pack | None = None
+    best: Series[int] = ()
 
 
 class Executor(Protocol):

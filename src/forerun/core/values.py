@@ -73,6 +73,9 @@ class UnusedWork:
         return UnusedWork(self.counts + other.counts, self.seconds + other.seconds)
 
 
+NO_WORK = UnusedWork()
+
+
 @dataclass(frozen=True, slots=True, eq=False)
 class Step:
     """n nodes that a drafter adds in one go: one for a chain, a level for a tree.
