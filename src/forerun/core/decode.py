@@ -15,11 +15,10 @@ from .law import Law, PointMass
 from .permitted import PermittedSteps
 from .policy import LengthPolicy
 from .sampling import greedy_tokens, law, masked
-from .values import NO_WORK, ROOT, Context, Draft, Round, Step, Timing, UnusedWork, Verdict
+from .values import NO_WORK, NOTHING, ROOT, Context, Draft, Round, Step, Timing, UnusedWork, Verdict
 from .verify import Rule, follow, verify
 
 MOST_FAILED = 4  # NaN in the keys of a draft model stays there
-NOTHING = Draft()
 
 
 async def decode(

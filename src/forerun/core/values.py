@@ -133,6 +133,9 @@ class Draft:
         )
 
 
+NOTHING = Draft()
+
+
 @dataclass(frozen=True, slots=True)
 class Verdict:
     """The accepted nodes, root to leaf, and their tokens followed by the one that the target added."""
