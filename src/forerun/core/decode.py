@@ -31,10 +31,11 @@ async def decode(
     """
     if context.room <= 0:
         return
+    greedy = context.sampling.temperature == 0 and not context.sampling.uses_history
     begun = perf_counter()
     rows = await target.sync(context.ids, drafter.taps)
     read = perf_counter()
-    verdict, in_laws = _decide(NOTHING, rows, context)
+    verdict, in_laws = _decide(NOTHING, rows, context, greedy)
     decided = perf_counter()
     timing = Timing(forward=read - begun, law=in_laws, decide=decided - read)
     prefill = _finish(NOTHING, verdict, rows, context, timing)
@@ -51,7 +52,7 @@ async def decode(
             unused = NO_WORK
             if given is not None:
                 steps = [given]
-            elif not held_back and failed < MOST_FAILED:
+            elif not held_back and failed < MOST_FAILED and drafter.begins(context):
                 steps, unused = await collect(drafter, policy, context)
             failed = 0 if steps else failed + (unused.counts.invalid > 0 and not _masks_rows(context))
             draft = Draft.of(steps, unused.counts) if steps or unused is not NO_WORK else NOTHING
@@ -60,7 +61,7 @@ async def decode(
                 [context.ids[-1], *draft.tokens], [ROOT, *(parent + 1 for parent in draft.parents)], drafter.taps
             )
             completed = perf_counter()
-            verdict, in_laws = _decide(draft, rows, context, drafter.rule if given is None else None)
+            verdict, in_laws = _decide(draft, rows, context, greedy, drafter.rule if given is None else None)
             decided = perf_counter()
             target.keep([0, *(node + 1 for node in verdict.path)])
             kept = perf_counter()
@@ -116,9 +117,10 @@ async def collect(drafter: Drafter, policy: LengthPolicy, context: Context) -> t
     return steps, unused if left is None else unused + UnusedWork(left.counts, left.forward_seconds)
 
 
-def _decide(draft: Draft, rows: Rows, context: Context, rule: Rule | None = None) -> tuple[Verdict, float]:
-    """The verdict, and the seconds that laws took."""
-    greedy = context.sampling.temperature == 0 and not context.sampling.uses_history
+def _decide(
+    draft: Draft, rows: Rows, context: Context, greedy: bool, rule: Rule | None = None
+) -> tuple[Verdict, float]:
+    """The verdict, and the seconds that laws took. greedy: the law of a row is a point mass, by its logits alone."""
     if greedy and rows.best and rule is None and context.constraint is None and not any(draft.laws):
         return follow(draft, rows.best), 0.0
     laws = _RowLaws(rows, context, greedy)

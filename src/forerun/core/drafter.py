@@ -42,6 +42,13 @@ class Drafter(ABC):
         are no law, of a model that overflows or under processors, end the draft; they are no error.
         """
 
+    def begins(self, context: Context) -> bool:
+        """Whether draft finds a first step, as far as that is known without a forward; if not, it isn't called.
+
+        The loop asks once a round, before draft; other callers needn't.
+        """
+        return True
+
     def unread(self, ids: Series[int]) -> int:
         """How many tokens of this text its first forward has to read, 0 for a drafter that reads none of its own."""
         return 0

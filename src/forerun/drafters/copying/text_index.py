@@ -54,6 +54,10 @@ class TextIndex:
                 back -= 1
                 key = key << BITS | ids[back]
 
+    def knows(self, token: int) -> bool:
+        """Whether it stands anywhere, as it must for a match of a text that ends so."""
+        return token in self._newest[0]
+
     def matches(self, text: Sequence[int], keys: Sequence[int] = (), ids: Sequence[int] | None = None) -> list[Match]:
         """Places where the most of these sizes of the text's last tokens stood, the newest first.
 
