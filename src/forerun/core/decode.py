@@ -67,7 +67,8 @@ async def decode(
             kept = perf_counter()
             drafting = sum([step.forward_seconds for step in steps]) + unused.seconds
             timing = Timing(
-                *(drafted - begun, drafting, completed - drafted, in_laws, decided - completed, kept - decided), rows.pack
+                *(drafted - begun, drafting, completed - drafted, in_laws, decided - completed, kept - decided),
+                rows.pack,
             )
             round = _finish(draft, verdict, rows, context, timing, held_back, given is not None)
             drafter.learn(context, round, rows)

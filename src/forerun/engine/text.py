@@ -32,7 +32,7 @@ def backend_of(tokenizer: Any) -> Tokenizer | None:
 
 
 def joins(backend: Tokenizer) -> bool:
-    """Whether a text is its tokens' bytes one after the other, so that a token that is whole characters is text by itself."""
+    """Whether a text is its tokens' bytes one after the other: a token of whole characters is text by itself."""
     return isinstance(backend.decoder, decoders.ByteLevel)
 
 

@@ -147,9 +147,9 @@ class AcceptanceForecast:
         following, later = (self._of_place(source, readings, at) for at in (place, place + 1))
         return weights.of(following, own), weights.of(later, own)
 
-    def rest(self) -> None:
-        """A round passed without a draft."""
-        self._rested += 1
+    def rest(self, rounds: int = 1) -> None:
+        """So many rounds passed without a draft."""
+        self._rested += rounds
 
     def _drift(self) -> None:
         if self._rested:

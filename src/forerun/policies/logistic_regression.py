@@ -77,7 +77,11 @@ class LogisticRegression:
         self._keep = keep
 
     def of(self, known: Sequence[float], effect: RequestEffect) -> Odds:
-        return self._odds(self._pull(known), known, effect)
+        mean, variance = effect.mean, 0.0
+        for weight, row, own in zip(self._mean, self._spread, known, strict=True):
+            mean += weight * own
+            variance += own * sum(map(mul, row, known))
+        return Odds(mean, effect.variance + max(variance, 0.0))
 
     def _odds(self, pull: Sequence[float], known: Sequence[float], effect: RequestEffect) -> Odds:
         return Odds(effect.mean + _dot(self._mean, known), effect.variance + max(_dot(pull, known), 0.0))
