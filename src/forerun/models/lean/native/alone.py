@@ -53,7 +53,7 @@ class Alone:
         count = part.n
         view.keys, view.values = store.reserve(part.committed + count)
         view.capacity, view.committed, view.n, view.half = store.capacity, part.committed, count, store.half
-        self._tokens[:count] = request.tokens
+        self._tokens[:count] = list(request.tokens)
         call.rows = call.num_wanted = count
 
     def best(self, count: int) -> tuple[list[float], list[int]]:
