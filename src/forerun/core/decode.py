@@ -97,22 +97,23 @@ async def collect(drafter: Drafter, policy: LengthPolicy, context: Context) -> t
     """
     steps: list[Step] = []
     left: Step | None = None
-    if context.room <= 1:
+    most = context.room - 1  # one is the target's own
+    if most <= 0:
         return steps, NO_WORK
-    context.ahead = lambda: max(min(policy.ahead(steps), context.room - 1 - len(steps)), 1)
+    context.ahead = lambda: max(min(policy.ahead(steps), most - len(steps)), 1)
     permitted = None if context.constraint is None else PermittedSteps(context.constraint)
     async with aclosing(drafter.draft(context)) as source:
-        while len(steps) < context.room - 1 and not (steps and policy.should_stop(steps)):
+        while len(steps) < most and not (steps and policy.should_stop(steps)):
             step = await anext(source, None)
             if step is not None and permitted is not None:
                 step = permitted.of(step)
             if step is None:
                 break
             steps.append(step)
-            if all(law is None for law in step.laws) and policy.leaves_out(steps):
+            if not any(step.laws) and policy.leaves_out(steps):
                 left = steps.pop()
                 break
-            if all(token in context.eos for token in step.tokens) or (permitted is not None and permitted.ended):
+            if context.eos.issuperset(step.tokens) or (permitted is not None and permitted.ended):
                 break
     unused = drafter.unused
     return steps, unused if left is None else unused + UnusedWork(left.counts, left.forward_seconds)

@@ -3,15 +3,25 @@
 from __future__ import annotations
 
 import types
-from collections.abc import Generator, Hashable
+from collections.abc import Callable, Generator, Hashable
 from collections.abc import Sequence as Series
 from dataclasses import dataclass, field
-from typing import Any, Protocol
+from typing import Any, Protocol, final
 
 from torch import Tensor
 
 from .choice import Chooser
 from .values import Pack
+
+
+@final
+class Later:
+    """A tensor that is made when somebody reads it: most rounds never do, and making one takes microseconds."""
+
+    __slots__ = ("make",)
+
+    def __init__(self, make: Callable[[], Tensor]) -> None:
+        self.make = make
 
 
 @dataclass(slots=True, eq=False)
@@ -26,8 +36,8 @@ class Rows:
     that is no law. pack: what they were computed with, None if alone; the driver fills it in.
     """
 
-    logits: Tensor
-    hidden: Tensor
+    given_logits: Tensor | Later
+    given_hidden: Tensor | Later
     taps: dict[int, Tensor] = field(default_factory=dict)
     seconds: float = 0.0
     native: float = 0.0
@@ -36,6 +46,18 @@ class Rows:
     shares: Series[float] = ()
     pack: Pack | None = None
     best: Series[int] = ()
+
+    @property
+    def logits(self) -> Tensor:
+        if isinstance(self.given_logits, Later):
+            self.given_logits = self.given_logits.make()
+        return self.given_logits
+
+    @property
+    def hidden(self) -> Tensor:
+        if isinstance(self.given_hidden, Later):
+            self.given_hidden = self.given_hidden.make()
+        return self.given_hidden
 
 
 class Executor(Protocol):

@@ -53,6 +53,8 @@ class DraftCounts:
     predicted: int = 0
 
     def __add__(self, other: DraftCounts) -> DraftCounts:
+        if self is NO_COUNTS or other is NO_COUNTS:
+            return other if self is NO_COUNTS else self
         return DraftCounts(
             self.forwards + other.forwards,
             self.merged + other.merged,
@@ -62,11 +64,14 @@ class DraftCounts:
         )
 
 
+NO_COUNTS = DraftCounts()
+
+
 @dataclass(frozen=True, slots=True)
 class UnusedWork:
     """A drafter's work that led to no step: its counts, and the seconds of its forwards."""
 
-    counts: DraftCounts = DraftCounts()
+    counts: DraftCounts = NO_COUNTS
     seconds: float = 0.0
 
     def __add__(self, other: UnusedWork) -> UnusedWork:
@@ -95,7 +100,7 @@ class Step:
     hidden: Tensor | None = None
     forward_seconds: float = 0.0
     signals: Signals | None = None
-    counts: DraftCounts = DraftCounts()
+    counts: DraftCounts = NO_COUNTS
     confidence: float | None = None
     share: float | None = None
     drafted_by: str = ""
@@ -108,7 +113,7 @@ class Draft:
     tokens: tuple[int, ...] = ()
     parents: tuple[int, ...] = ()
     laws: tuple[Law | None, ...] = ()
-    counts: DraftCounts = DraftCounts()
+    counts: DraftCounts = NO_COUNTS
 
     def __post_init__(self) -> None:
         if not len(self.tokens) == len(self.parents) == len(self.laws):
@@ -124,12 +129,15 @@ class Draft:
         return len(self.tokens)
 
     @classmethod
-    def of(cls, steps: Sequence[Step], unused: DraftCounts = DraftCounts()) -> Draft:
+    def of(cls, steps: Sequence[Step], unused: DraftCounts = NO_COUNTS) -> Draft:
+        if len(steps) == 1:
+            step = steps[0]
+            return cls(step.tokens, step.parents, step.laws, unused + step.counts)
         return cls(
-            tuple(token for step in steps for token in step.tokens),
-            tuple(parent for step in steps for parent in step.parents),
-            tuple(law for step in steps for law in step.laws),
-            sum((step.counts for step in steps), unused),
+            tuple([token for step in steps for token in step.tokens]),
+            tuple([parent for step in steps for parent in step.parents]),
+            tuple([law for step in steps for law in step.laws]),
+            sum([step.counts for step in steps], unused),
         )
 
 

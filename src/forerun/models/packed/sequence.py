@@ -136,16 +136,16 @@ class Sequence:
     ) -> Rows:
         """Rows of these tokens, which become scratch rows; what a chain adds is left to _add_chain."""
         first = len(self._rows)
-        depths = self._depths(tokens, parents)
+        count, every = len(tokens), [*[row.parent for row in self._rows], *parents]
+        straight = every == list(range(ROOT, len(every) - 1))
+        depths = list(range(first + count)) if straight and count == len(parents) else self._depths(tokens, parents)
         length = len(self.ids) + max(depths, default=0) + 1
         self.runner.check_rows(tokens, length)
-        every = [*(row.parent for row in self._rows), *parents] if first else parents
-        straight = all(parent == place for place, parent in enumerate(every, ROOT))
         part = Part(
             store=self._store,
             committed=len(self.ids),
             first=first,
-            n=len(tokens),
+            n=count,
             depths=depths,
             ancestors=None if straight else _ancestors(every)[first:],
             entry=torch.stack(list(entry)) if entry else None,
@@ -164,7 +164,7 @@ class Sequence:
         for place, (token, parent) in enumerate(zip(tokens, parents, strict=True)):
             self._rows.append(_Row(token, parent, depths[first + place], plan, exits, place, taps))
         pack = rows.pack
-        rows.seconds = seconds if pack is None else pack.seconds * len(tokens) / pack.rows
+        rows.seconds = seconds if pack is None else pack.seconds * count / pack.rows
         return rows
 
     def _held(self, chain: Chain, length: int) -> Chain | None:

@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import ctypes
 from collections.abc import Sequence
+from functools import partial
 from threading import Lock
 from time import perf_counter
 from typing import final
@@ -15,7 +16,7 @@ from weakref import finalize
 import torch
 from torch import Tensor
 
-from ....core.forward import Rows
+from ....core.forward import Later, Rows
 from ....errors import UnsupportedModel
 from ...packed.forward import Packed
 from ...packed.plan import LayerPlan
@@ -172,8 +173,9 @@ class NativeStep:
             prepared = self._prepared(request, heads)
             alone = prepared.alone
             alone.fill(request, store)
-            logits, hidden, call = prepared.logits.take(count), prepared.hidden.take(count), alone.call
-            call.logits, call.hidden = logits.data_ptr(), hidden.data_ptr()
+            call = alone.call
+            logits, call.logits = prepared.logits.lend(count)
+            hidden, call.hidden = prepared.hidden.lend(count)
             call.turns = turned.address
             call.terms = request.plan.activations // 8 or self.terms
             call.threads = torch.get_num_threads()
@@ -181,8 +183,9 @@ class NativeStep:
             check(self.library.functions.forerun_forward(call, self._workspace))
             native = perf_counter() - begun
             values, best = alone.best(count)
-        chooser = KnownBests(self.chooser, logits, values, best)
-        return Rows(logits, hidden, native=native, chooser=chooser, best=best if all_laws(values) else ())
+        row, state = Later(partial(torch.from_numpy, logits)), Later(partial(torch.from_numpy, hidden))
+        chooser = KnownBests(self.chooser, row, values, best)
+        return Rows(row, state, native=native, chooser=chooser, best=best if all_laws(values) else ())
 
     def _turns(self, length: int) -> Turns:
         """Tables up to this position, to be held until the call is over: another thread may make longer ones meanwhile."""
