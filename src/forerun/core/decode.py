@@ -58,12 +58,12 @@ async def decode(
             draft = Draft.of(steps, unused.counts) if steps or unused is not NO_WORK else NOTHING
             drafted = perf_counter()
             rows = await target.complete(
-                [context.ids[-1], *draft.tokens], [ROOT, *(parent + 1 for parent in draft.parents)], drafter.taps
+                [context.ids[-1], *draft.tokens], [ROOT, *[parent + 1 for parent in draft.parents]], drafter.taps
             )
             completed = perf_counter()
             verdict, in_laws = _decide(draft, rows, context, greedy, drafter.rule if given is None else None)
             decided = perf_counter()
-            target.keep([0, *(node + 1 for node in verdict.path)])
+            target.keep([0, *[node + 1 for node in verdict.path]])
             kept = perf_counter()
             drafting = sum([step.forward_seconds for step in steps]) + unused.seconds
             timing = Timing(

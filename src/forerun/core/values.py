@@ -301,8 +301,10 @@ class Context:
     @property
     def room(self) -> int:
         """How many more tokens may be emitted."""
-        room = self.prompt_length + self.max_new_tokens - len(self.ids)
-        return room if self.max_length is None else min(room, self.max_length - len(self.ids))
+        most = self.prompt_length + self.max_new_tokens
+        if self.max_length is not None and self.max_length < most:
+            most = self.max_length
+        return most - len(self.ids)
 
     @property
     def finish_reason(self) -> FinishReason | None:

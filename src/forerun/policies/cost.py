@@ -293,7 +293,8 @@ class CostAware(LengthPolicy):
     def _survives(self, readings: Series[Reading]) -> float:
         """The probability that all of these are accepted; the regressions don't change during a draft."""
         known, likely = self._survival, self._likely
-        del known[len(readings) + 1 :], likely[len(readings) :]
+        if len(likely) > len(readings):
+            del known[len(readings) + 1 :], likely[len(readings) :]
         for reading in readings[len(likely) :]:
             likely.append(self._forecast.acceptance(reading))
             known.append(known[-1] * likely[-1])

@@ -34,7 +34,9 @@ class TimesByRows:
 
     def add(self, rows: float, time: float) -> bool:
         """Whether of and line may give other times from now on."""
-        seen = self._seen.setdefault(rows, deque(maxlen=NEWEST))
+        seen = self._seen.get(rows)
+        if seen is None:
+            seen = self._seen[rows] = deque(maxlen=NEWEST)
         if len(seen) == NEWEST and self._passed < SELDOM - 1:
             self._passed += 1
             return False
