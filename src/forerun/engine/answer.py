@@ -87,6 +87,7 @@ class Answer:
         self._choice = choice
         self._explained = explained
         self._text = None if tokenizer is None else TextStream(tokenizer, stop, shown)
+        self._may_stop = bool(stop)
         self._logprob_options = logprobs
         self._logprobs: list[TokenLogprob] = []
         self._ids: list[int] = []
@@ -95,7 +96,7 @@ class Answer:
 
     def stopped(self) -> bool:
         """Whether a stop string was completed, so that no more rounds are needed."""
-        return self._text is not None and self._text.found is not None
+        return self._may_stop and self._text is not None and self._text.found is not None
 
     @property
     def logprobs(self) -> Sequence[TokenLogprob]:
@@ -113,7 +114,7 @@ class Answer:
             text = "" if self._text is None else self._text.push(token)
             self._texts.append(text)
             pieces.append(Piece(text, (token,), i < drafted))
-            if self.stopped():
+            if self._may_stop and self.stopped():
                 break
         used = len(pieces)
         self._stats.add(round if used == len(round.tokens) else replace(round, tokens=round.tokens[:used]), native)
