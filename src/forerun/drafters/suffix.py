@@ -37,6 +37,8 @@ class Suffix(Drafter):
         self._history = history
         self._least = least
         self._index = TextIndex()
+        self._tokens: set[int] = set()  # of the text but for the last one, and how many they are
+        self._known = 0
         self._context: Context | None = None
         self._chain: VotedChain | None = None
         self._first: Step | None = None
@@ -60,12 +62,14 @@ class Suffix(Drafter):
 
     def _matches(self, ids: list[int]) -> list[Match]:
         """The longest ones among those of the text itself and of the history."""
-        # without the last token, which would be a match of itself
-        self._index.extend(ids[len(self._index) : -1])
-        last = ids[-1]
-        own, earlier = self._index.knows(last), self._history.knows(last)
+        last, history = ids[-1], self._history
+        self._tokens.update(ids[self._known : -1])
+        self._known = len(ids) - 1
+        own, earlier = last in self._tokens, not history.empty and history.knows(last)
         if not (own or earlier):
             return []
+        # without the last token, which would be a match of itself; many at once, since most rounds find nothing
+        self._index.extend(ids[len(self._index) : -1])
         end = ids[-LONGEST:]
         keys = keys_of(end)
         found = self._index.matches(end, keys, ids) if own else []

@@ -192,27 +192,24 @@ class CostAware(LengthPolicy):
         pack = round.timing.pack
         self._look_again = LOOK_AGAIN if pack is None else max(LOOK_AGAIN, pack.requests)
         self._round += 1
-        if not steps and self._left is None and not round.draft.counts.forwards:
-            self._observe_plain(round)
+        if steps or self._left is not None or round.draft.counts.forwards:
+            with self._shared.lock:
+                self._settle()
+                self._learn(steps, round)
             return
-        with self._shared.lock:
-            self._settle()
-            self._learn(steps, round)
-
-    def _observe_plain(self, round: Round) -> None:
-        """The same for a round that nothing was drafted in, in less time: there may be nothing to gain it back from."""
+        # nothing was drafted: in less time, since there may be nothing to gain it back from
         self._emitted += len(round.tokens)
         self.expected = PLAIN
         self._idle = (self._idle or 0) + 1
         self._owed.clear()
         self._price = None
-        if round.timing.pack is None:
+        if pack is None:
             self._plain.append(round.timing.verify)
             if len(self._plain) < MOST_PLAIN:
                 return
         with self._shared.lock:
             self._settle()
-            if round.timing.pack is not None:
+            if pack is not None:
                 self._shared.costs.learn(False, 0, round)
                 self._rest(1)
 
