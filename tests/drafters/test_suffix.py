@@ -64,6 +64,24 @@ def test_places_that_agree_outvote_the_newest_one() -> None:
     assert tokens(suffix(), [1, 50, 1, 50, 1, 50, 1, 60, 1], most=1) == [50]
 
 
+def test_it_says_before_whether_a_draft_begins() -> None:
+    for ids in ([1, 2, 3], [4], [1, 50, 1, 60, 1, 70, 1], LOOP):
+        asked, unasked = suffix(), suffix()
+        begins = asked.begins(context(ids))
+        drafted = tokens(asked, ids) if begins else []
+        assert drafted == tokens(unasked, ids)
+        assert begins == bool(drafted)
+
+
+def test_an_answer_that_was_not_followed_by_a_draft_is_not_the_next_rounds() -> None:
+    drafter = suffix()
+    assert drafter.begins(context(LOOP))
+    verdict = Verdict((), (9,))
+    rows = Rows(torch.zeros(1, 8), torch.zeros(1, 4))
+    drafter.learn(context([*LOOP, 9]), Round((9,), Draft(), verdict, len(LOOP)), rows)
+    assert tokens(drafter, [*LOOP, 9]) == []
+
+
 def test_a_text_without_a_match_drafts_nothing() -> None:
     assert tokens(suffix(), [1, 2, 3]) == []
     assert tokens(suffix(), [4]) == []

@@ -39,32 +39,49 @@ class Suffix(Drafter):
         self._index = TextIndex()
         self._context: Context | None = None
         self._chain: VotedChain | None = None
+        self._first: Step | None = None
+        self._asked = False  # whether chain and first are of the round that is being drafted
+
+    def begins(self, context: Context) -> bool:
+        self._context, self._asked = context, True
+        self._chain = self._first = None
+        if matches := self._matches(context.ids):
+            self._chain = VotedChain(Continuations(matches, context.ids), self._acceptance, self._least)
+            self._first = self._chain.next()
+        return self._first is not None
 
     async def draft(self, context: Context) -> AsyncGenerator[Step]:
-        self._context = context
-        if not (matches := self._matches(context)):
-            return
-        chain = self._chain = VotedChain(Continuations(matches, context.ids), self._acceptance, self._least)
-        while (step := chain.next()) is not None:
+        step = self._first if self._asked or self.begins(context) else None
+        self._asked = False
+        chain = self._chain
+        while step is not None and chain is not None:
             yield step
+            step = chain.next()
 
-    def _matches(self, context: Context) -> list[Match]:
+    def _matches(self, ids: list[int]) -> list[Match]:
         """The longest ones among those of the text itself and of the history."""
-        end = context.ids[-LONGEST:]
         # without the last token, which would be a match of itself
-        self._index.extend(context.ids[len(self._index) : -1])
+        self._index.extend(ids[len(self._index) : -1])
+        last = ids[-1]
+        own, earlier = self._index.knows(last), self._history.knows(last)
+        if not (own or earlier):
+            return []
+        end = ids[-LONGEST:]
         keys = keys_of(end)
-        found = [*self._index.matches(end, keys, context.ids), *self._history.matches(end, keys)]
+        found = self._index.matches(end, keys, ids) if own else []
+        if earlier:
+            found += self._history.matches(end, keys)
         if len(found) < 2:
             return found
-        longest = max(match.length for match in found)
+        longest = max([match.length for match in found])
         # one token alone says little where another place knows more of them
         return [match for match in found if match.length >= min(longest, WORTH_ASKING)]
 
     def learn(self, context: Context, round: Round, rows: Rows) -> None:
         if self._chain is not None:
             self._chain.learn(round)
-        self._chain = None
+            self._chain = self._first = None
+        self._asked = False
 
     def close(self) -> None:
         if self._context is not None and self._context.remember:

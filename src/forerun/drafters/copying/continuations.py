@@ -7,15 +7,13 @@ on. A place in the text itself may run into what is being drafted: a loop goes o
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
-from typing import final
+from typing import NamedTuple, final
 
 from .text_index import Match
 
 
 @final
-@dataclass(frozen=True, slots=True)
-class Vote:
+class Vote(NamedTuple):
     """The token that most places give. share: of all votes; places: how many gave it; length: of their longest match."""
 
     token: int
@@ -36,6 +34,8 @@ class Continuations:
     def next(self) -> Vote | None:
         """The next token, which counts as drafted from now on; None where no place goes on."""
         ahead = len(self._drafted)
+        if len(self._matches) == 1:
+            return self._only(self._matches[0], ahead)
         votes: dict[int, int] = {}
         voters: dict[int, list[Match]] = {}
         for match in self._matches:
@@ -48,8 +48,16 @@ class Continuations:
         best = max(votes, key=votes.__getitem__)
         chosen = self._matches = voters[best]
         self._drafted.append(best)
-        longest = max(match.length for match in chosen) + ahead
+        longest = max([match.length for match in chosen]) + ahead
         return Vote(best, votes[best] / sum(votes.values()), len(chosen), longest)
+
+    def _only(self, match: Match, ahead: int) -> Vote | None:
+        """What next gives where one place is left."""
+        token = self._token(match, ahead)
+        if token is None:
+            return None
+        self._drafted.append(token)
+        return Vote(token, 1.0, 1, match.length + ahead)
 
     def _token(self, match: Match, ahead: int) -> int | None:
         """What stands so many tokens after a match."""

@@ -40,6 +40,11 @@ class History:
                 self._halves = self._halves[1], newer
             newer.extend([*kept, END])
 
+    def knows(self, token: int) -> bool:
+        """Whether it stands in an answer, as it must for a match of a text that ends so."""
+        older, newer = self._halves
+        return newer.knows(token) or older.knows(token)
+
     def matches(self, text: Sequence[int], keys: Sequence[int] = ()) -> list[Match]:
         """Of both halves, the newer one first. keys: keys_of(text)."""
         older, newer = self._halves

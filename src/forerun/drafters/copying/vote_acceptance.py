@@ -54,6 +54,7 @@ class VoteAcceptance(Learned):
 
 
 def _kind(vote: Vote, place: int) -> Kind:
-    length = vote.length if vote.length < 6 else 6 if vote.length < 10 else 10
-    share = 3 if vote.share == 1 else 2 if vote.share >= 0.7 else 1 if vote.share >= 0.4 else 0
-    return length, share, min(vote.places, MOST_PLACES), min(place, 3)
+    _, part, places, length = vote
+    length = length if length < 6 else 6 if length < 10 else 10
+    share = 3 if part == 1 else 2 if part >= 0.7 else 1 if part >= 0.4 else 0
+    return length, share, places if places < MOST_PLACES else MOST_PLACES, place if place < 3 else 3

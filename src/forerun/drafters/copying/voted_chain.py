@@ -38,10 +38,13 @@ class VotedChain:
 
         What was right is counted by the text, so a vote that was not verified, or not even drafted, teaches as much.
         """
-        tokens = tuple(vote.token for vote in self._votes)
-        if not tokens:
+        votes, written, drafted = self._votes, round.tokens, round.draft.tokens
+        if not votes:
             return False
-        known = tokens[: len(round.tokens)]
-        right = next((place for place, token in enumerate(known) if token != round.tokens[place]), len(known))
-        self._acceptance.learn(self._votes[: len(known)], right)
-        return round.draft.tokens == tokens[: len(round.draft)]
+        right = 0
+        for vote, token in zip(votes, written, strict=False):
+            if vote.token != token:
+                break
+            right += 1
+        self._acceptance.learn(votes[: len(written)], right)
+        return list(drafted) == [vote.token for vote in votes[: len(drafted)]]
