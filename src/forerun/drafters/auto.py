@@ -1,5 +1,6 @@
 """The best cascade that is known for a model: text that is copied, then a draft that was trained for it, if there is one.
 
+Where a table of the model's own n-grams is known, it is asked where the text is less sure.
 A trained draft is taken where it is small beside the model, and begins with the end of the prompt: reading a long one takes
 longer than all that its drafts give. Other drafters need training, or seldom pay (recycling, early exits, trees), so
 they are named where they are wanted.
@@ -12,7 +13,7 @@ from typing import Any
 from ..core.drafter import Drafter
 from ..core.learned import Learning, learned_by
 from ..errors import ForerunError, UnsupportedOption
-from ..models.files.known_drafts import KnownDraft, known_drafts
+from ..models.files.known_drafts import KnownDraft, known_drafts, tables_for
 from .base import DRAFTERS, DrafterFactory, Parts
 from .cascade import cascade_of
 
@@ -30,12 +31,16 @@ def build(parts: Parts, *, trained: bool = True, keep: bool = True) -> Learning[
     trained: use such a draft where one is known. keep: what is learnt (never a text) is kept in the user's cache for the
     next start; FORERUN_LEARNED=off says no for all.
     """
-    makers: dict[str, DrafterFactory] = {COPYING: DRAFTERS.entry(COPYING).build(parts)}
+    table = next(iter(tables_for(parts.identity)), None) if trained else None
+    known = {} if table is None else {"ngrams": str(table[0])}
+    makers: dict[str, DrafterFactory] = {COPYING: DRAFTERS.entry(COPYING).build(parts, **known)}
     draft, why = _trained_draft(parts) if trained else (None, "no trained draft is wanted")
     name = ""
     if draft is not None:
         name, makers[TRAINED] = draft
-    choice, kept_as = f"auto: {', then '.join(makers)}; {why}", " ".join([*makers, name]).strip() if keep else ""
+    names = [f"{COPYING} with the n-grams of {table[0].name}" if table else COPYING, *list(makers)[1:]]
+    kept_as = " ".join([*names, name]).strip() if keep else ""
+    choice = f"auto: {', then '.join(names)}; {why}"
     if len(makers) == 1:
         copying = makers[COPYING]
         return Learning(lambda target: _named(copying(target)), learned_by(copying), choice, kept_as)

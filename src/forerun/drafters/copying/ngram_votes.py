@@ -4,11 +4,14 @@ from __future__ import annotations
 
 from bisect import bisect_left
 from collections.abc import Sequence
+from pathlib import Path
 from typing import final
 
 import numpy as np
 
-from ...models.files.ngrams import STEPS, NgramFile, keys_of
+from ...core.identity import Identity
+from ...models.files.known_drafts import known_table
+from ...models.files.ngrams import STEPS, NgramFile, keys_of, read_ngrams
 from .continuations import Vote
 
 
@@ -33,3 +36,12 @@ class NgramVotes:
             if place < len(held) and held[place] == keys[length - 1]:
                 return Vote(self._tokens[place], self._likely[place] / STEPS, 0, length)
         return None
+
+
+def open_votes(table: str, target: Identity) -> NgramVotes:
+    """A table by its directory or known name. Raises ModelNotFound, InvalidModelFile, and UnsupportedOption on one of
+    another tokenizer."""
+    found = known_table(table)
+    file = read_ngrams(Path(table).expanduser() if found is None else found)
+    file.check_target(target)
+    return NgramVotes(file)

@@ -7,7 +7,7 @@ holds one directory a draft, whose name is the draft's.
 from __future__ import annotations
 
 import os
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from contextlib import suppress
 from dataclasses import dataclass
 from importlib.resources import files
@@ -19,6 +19,7 @@ from platformdirs import user_data_dir
 from ...core.identity import Identity
 from ...errors import InvalidModelFile
 from .compact_draft import FILE, DraftFacts, is_compact, read_facts
+from .ngrams import NgramFile, is_table, read_ngrams
 
 SWITCH = "FORERUN_DRAFTS"
 PACKAGE = "forerun"
@@ -97,9 +98,26 @@ def compact_directory(model: Any) -> Path | None:
     return next(found, None)
 
 
-def _directories() -> Iterator[tuple[Path, str]]:
+def known_table(name: str) -> Path | None:
+    """Where the n-gram table lies that has this name; None for anything else."""
+    found = (directory for directory, _ in _directories(is_table) if directory.name == name)
+    return next(found, None)
+
+
+def tables_for(target: Identity) -> list[tuple[Path, NgramFile]]:
+    """The tables of this model's own n-grams, in the order in which they are looked up; files that can't be read are none."""
+    tables: list[tuple[Path, NgramFile]] = []
+    for directory, _ in _directories(is_table):
+        with suppress(InvalidModelFile):
+            file = read_ngrams(directory)
+            if file.target.difference(target) is None:
+                tables.append((directory, file))
+    return tables
+
+
+def _directories(kind: Callable[[Path], bool] = is_compact) -> Iterator[tuple[Path, str]]:
     for folder, source in draft_folders().items():
         with suppress(OSError):
             for directory in sorted(folder.iterdir()):
-                if is_compact(directory):
+                if kind(directory):
                     yield directory, source

@@ -23,7 +23,8 @@ from .contexts import Followers, Places, followers, places_of
 TIMES = (2, 3, 5, 17)  # how often a context came: bounds of the classes
 SHARES = 5
 PRIOR = 8.0  # tokens that the share itself counts as
-SAME = 0.05  # a probability that differs less from a shorter context's is no news
+NEWS = 0.15  # a probability that differs less from a shorter context's is no news
+LEAST = 0.2  # nothing is said of tokens that are less likely
 SEED = 0
 
 Array = NDArray[Any]
@@ -133,8 +134,8 @@ def _chosen(places: Places, likely: dict[int, float], longest: int) -> _Entries:
         level = followers(places, length)
         says = np.array([likely.get(int(kind), 0.0) for kind in _kinds(level, length)])
         before, shorter = tokens[level.place], shares[level.place]
-        news = np.abs(says - shorter) > SAME
-        news |= (before != level.tokens) & (np.maximum(says, shorter) > SAME)
+        news = (np.abs(says - shorter) > NEWS) | (before != level.tokens)
+        news &= np.maximum(says, shorter) > LEAST
         part = level.keys[news], level.tokens[news], says[news]
         entries.add(*part)
         _update(tokens, shares, part, places, length - 1)
