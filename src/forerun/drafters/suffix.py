@@ -71,7 +71,10 @@ class Suffix(Drafter):
         return self._found(context.ids, context.ids)
 
     def _found(self, ids: list[int], text: list[int] | None = None) -> list[Match]:
-        """The longest ones among those of the text itself and of the history. text: what the index is of, gone on."""
+        """Where the end of ids stood before: the longest matches of the text itself and of the history.
+
+        text: what is indexed, where places may run on into its newest tokens.
+        """
         last = ids[-1]
         own, earlier = self._index.knows(last), self._history.knows(last)
         if not (own or earlier):

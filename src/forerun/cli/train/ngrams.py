@@ -4,9 +4,7 @@ from __future__ import annotations
 
 from dataclasses import asdict
 from pathlib import Path
-from typing import Annotated, Any
-
-import typer
+from typing import Any
 
 from ...models.packed.limits import max_length_of
 from ..flags import flag, takes
@@ -19,7 +17,9 @@ from .lines import counting, read_data, skipped_as_dict
 
 RUN = (
     flag("longest", int, 4, "Options", "The tokens of the longest context, 1 to 8."),
-    flag("held_out", float, 0.1, "Options", "The share of answers on which followers are judged before all are counted."),
+    flag(
+        "held_out", float, 0.1, "Options", "The share of answers on which followers are judged before all are counted."
+    ),
     flag("skip_bad", bool, False, "Options", SKIPPING),
 )
 
@@ -42,7 +42,7 @@ def ngrams(model: Model, data: distil.Data, output: distil.Output, as_json: AsJs
     limits = {"max_length": max_length_of(config), "vocab_size": config.vocab_size}
     examples = read_data(data, module.tokenizer, module.eos, skipped, **limits)
     identity = identity_of(module.model, module.vocabulary)
-    table, judged = build_table(examples, identity, given["longest"], given["held_out"])
+    table, judged = build_table(examples, identity, given["longest"], given["held_out"], Path(model).name)
     write_ngrams(table, output)
     size = (output / KIND.weights_file).stat().st_size
     if as_json:
@@ -51,7 +51,7 @@ def ngrams(model: Model, data: distil.Data, output: distil.Output, as_json: AsJs
         return
     show(f"{output}: {len(table.keys)} contexts of up to {table.longest} tokens, {size / 1e6:.1f} MB")
     show(
-        f"on {judged.tokens} held-out tokens {judged.right:.2f} are what the table says; it is sure of {judged.sure:.2f}, and "
-        f"right in {judged.right_of_sure:.2f} of these"
+        f"of {judged.tokens} held-out tokens the table says {judged.right:.2f}; it is sure of {judged.sure:.2f}, and right "
+        f"in {judged.right_of_sure:.2f} of these"
     )
     show(f"Draft with it: --drafter suffix --ngrams {output}")

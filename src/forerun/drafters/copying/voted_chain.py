@@ -1,7 +1,7 @@
 """A draft of the tokens that win the votes, for as long as the whole of it is likely enough.
 
-Where a table of the model's own n-grams is surer than the places of the text, its token is drafted. Then the text is searched
-again: for what followed its end and the tokens that are drafted already.
+Where a table of the model's own n-grams is surer than the places of the text, its token is drafted. Where no place goes on
+with that token, the text is searched again: for places that match its end and all that is drafted already.
 """
 
 from __future__ import annotations
@@ -30,8 +30,8 @@ def check_least(least: float) -> None:
 class VotedChain:
     """One round's. least: the probability down to which the whole draft goes on.
 
-    table: asked too, after the text's last tokens; find: places that match a text's end. Without a table the draft ends where
-    no place goes on.
+    table: asked too; text: what it is asked about; find: the places that match the end of such a text. Without a table the
+    draft ends where no place goes on.
     """
 
     def __init__(

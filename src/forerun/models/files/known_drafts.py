@@ -19,7 +19,6 @@ from platformdirs import user_data_dir
 from ...core.identity import Identity
 from ...errors import InvalidModelFile
 from .compact_draft import FILE, DraftFacts, is_compact, read_facts
-from .ngrams import NgramFile, is_table, read_ngrams
 
 SWITCH = "FORERUN_DRAFTS"
 PACKAGE = "forerun"
@@ -44,7 +43,7 @@ class FoundDrafts:
     """unreadable: the directory of a draft that can't be read -> why."""
 
     drafts: tuple[KnownDraft, ...]
-    unreadable: Mapping[Path, str]
+    unreadable: dict[Path, str]
 
     def fitting(self, target: Identity) -> list[KnownDraft]:
         """The best first: those trained for these weights, then those for others of this shape and tokenizer."""
@@ -72,7 +71,7 @@ def find_drafts() -> FoundDrafts:
     """All that are known. Of several with one name the first counts. Folders that aren't there hold none."""
     drafts: dict[str, KnownDraft] = {}
     unreadable: dict[Path, str] = {}
-    for directory, source in _directories():
+    for directory, source in directories_of(is_compact):
         if directory.name in drafts:
             continue
         try:
@@ -94,28 +93,12 @@ def compact_directory(model: Any) -> Path | None:
     path = Path(model).expanduser()
     if path.exists():
         return path if is_compact(path) else None
-    found = (directory for directory, _ in _directories() if directory.name == str(model))
+    found = (directory for directory, _ in directories_of(is_compact) if directory.name == str(model))
     return next(found, None)
 
 
-def known_table(name: str) -> Path | None:
-    """Where the n-gram table lies that has this name; None for anything else."""
-    found = (directory for directory, _ in _directories(is_table) if directory.name == name)
-    return next(found, None)
-
-
-def tables_for(target: Identity) -> list[tuple[Path, NgramFile]]:
-    """The tables of this model's own n-grams, in the order in which they are looked up; files that can't be read are none."""
-    tables: list[tuple[Path, NgramFile]] = []
-    for directory, _ in _directories(is_table):
-        with suppress(InvalidModelFile):
-            file = read_ngrams(directory)
-            if file.target.difference(target) is None:
-                tables.append((directory, file))
-    return tables
-
-
-def _directories(kind: Callable[[Path], bool] = is_compact) -> Iterator[tuple[Path, str]]:
+def directories_of(kind: Callable[[Path], bool]) -> Iterator[tuple[Path, str]]:
+    """Each directory of this kind in the folders that are searched, and its source."""
     for folder, source in draft_folders().items():
         with suppress(OSError):
             for directory in sorted(folder.iterdir()):

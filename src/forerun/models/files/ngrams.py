@@ -26,7 +26,7 @@ LONGEST = 8  # tokens of a context
 
 @dataclass(frozen=True, slots=True, eq=False)
 class NgramFile:
-    """keys [n] ascending; tokens [n], what follows; likely [n], in 255ths. longest: tokens of the longest context.
+    """keys [n] ascending; tokens [n], what follows; likely [n], in 255ths; all int64. longest: of a context, in tokens.
 
     right: the share of held-out tokens that the table knew. trained says of what it was made, for the reader.
     """
@@ -44,11 +44,25 @@ class NgramFile:
             raise ValueError(f"the longest context must be of 1..{LONGEST} tokens, got {self.longest}")
         shapes = {tuple(one.shape) for one in (self.keys, self.tokens, self.likely)}
         if len(shapes) != 1 or self.keys.dim() != 1 or not len(self.keys):
-            raise ValueError(f"keys, tokens and likely must be as long as each other and not empty, got {sorted(shapes)}")
-        if bool((self.tokens.long() < 0).any()) or int(self.tokens.max()) >= self.target.vocab_size:
-            raise ValueError(f"tokens must be in 0..{self.target.vocab_size - 1}")
-        if bool((self.keys[1:].long() <= self.keys[:-1].long()).any()):
-            raise ValueError("keys must ascend")
+            raise ValueError(
+                f"keys, tokens and likely must be as long as each other and not empty, got {sorted(shapes)}"
+            )
+        limits = (
+            (self.keys, "keys", 2**32),
+            (self.tokens, "tokens", self.target.vocab_size),
+            (self.likely, "likely", STEPS + 1),
+        )
+        for values, what, end in limits:
+            least, most = int(values.min()), int(values.max())
+            if least < 0 or most >= end:
+                raise ValueError(f"{what} must be in 0..{end - 1}, got {least}..{most}")
+        if bool((self.keys[1:] <= self.keys[:-1]).any()):
+            raise ValueError("keys must ascend, each of them once")
+
+    @property
+    def target_name(self) -> str:
+        """What the model was called when its answers were counted; "" if that wasn't kept."""
+        return str(self.trained.get("model", ""))
 
     def check_target(self, other: Identity) -> None:
         """Raises UnsupportedOption where the tokens are those of another tokenizer. Other weights may do."""
@@ -61,7 +75,10 @@ class NgramFile:
 
 
 def keys_of(end: Sequence[int], longest: int) -> list[int]:
-    """Of the last token, of the last two and so on: the keys of these contexts."""
+    """Of the last token, of the last two and so on: the keys of these contexts.
+
+    train/ngrams/contexts.py computes the same ones of whole arrays.
+    """
     keys: list[int] = []
     state = 0
     for token in reversed(end[-longest:]):
@@ -95,7 +112,6 @@ def read_ngrams(directory: Path) -> NgramFile:
     """Raises ModelNotFound, and InvalidModelFile on a file that is none of ours, truncated, or of a newer version."""
     with read_saved(KIND, directory) as (about, tensors):
         target = Identity.from_dict(about["target"])
-        arrays = (tensors[name].long() for name in ("keys", "tokens", "likely"))
-        return NgramFile(
-            target, int(about["longest"]), *arrays, float(about["right"]), about.get("trained", {})
-        )
+        keys, tokens, likely = (tensors[name].long() for name in ("keys", "tokens", "likely"))
+        longest, right = int(about["longest"]), float(about["right"])
+        return NgramFile(target, longest, keys, tokens, likely, right, about.get("trained", {}))

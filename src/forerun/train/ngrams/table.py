@@ -16,13 +16,13 @@ import torch
 from numpy.typing import NDArray
 
 from ...core.identity import Identity
-from ...models.files.ngrams import STEPS, NgramFile
+from ...models.files.ngrams import LONGEST, STEPS, NgramFile
 from ..data.examples import Example, fingerprint, split
 from .contexts import Followers, Places, followers, places_of
 
 TIMES = (2, 3, 5, 17)  # how often a context came: bounds of the classes
 SHARES = 5
-PRIOR = 8.0  # tokens that the share itself counts as
+PRIOR = 8.0  # tokens, of which half the share counts as right
 NEWS = 0.15  # a probability that differs less from a shorter context's is no news
 LEAST = 0.2  # nothing is said of tokens that are less likely
 SEED = 0
@@ -42,15 +42,28 @@ class Judged:
 
 
 def build_table(
-    examples: Sequence[Example], target: Identity, longest: int = 4, held_out: float = 0.1
+    examples: Sequence[Example], target: Identity, longest: int = 4, held_out: float = 0.1, model: str = ""
 ) -> tuple[NgramFile, Judged]:
-    """Raises ValueError where fewer than two different answers are given, or held_out isn't within (0, 1)."""
+    """A table of contexts of up to `longest` tokens, and how right one of the learnt part alone is on held-out answers.
+
+    Raises ValueError where fewer than two different answers are given, held_out isn't within (0, 1), longest isn't one of
+    1..8, or nothing came often enough to be said.
+    """
+    if not 1 <= longest <= LONGEST:
+        raise ValueError(f"the longest context must be of 1..{LONGEST} tokens, got {longest}")
     learn, held = split(examples, held_out, SEED)
     known, asked = places_of(learn, longest), places_of(held, longest)
     likely = _calibrated([followers(known, length) for length in range(1, longest + 1)], asked)
     judged = _judged(_chosen(known, likely, longest), asked)
     keys, tokens, shares = _chosen(places_of(examples, longest), likely, longest).arrays()
-    trained = {"answers": len(examples), "tokens": int(len(known.next) + len(asked.next)), "data": fingerprint(examples)}
+    if not len(keys):
+        raise ValueError(f"no token is likely enough after any context of {len(examples)} answers; give more of them")
+    trained = {
+        "model": model,
+        "answers": len(examples),
+        "tokens": int(len(known.next) + len(asked.next)),
+        "data": fingerprint(examples),
+    }
     file = NgramFile(
         target,
         longest,
@@ -66,7 +79,8 @@ def build_table(
 def _kinds(one: Followers, length: int) -> Array:
     """The class of each follower, a whole number."""
     share = np.minimum(one.counts * SHARES // one.totals, SHARES - 1)
-    return (length * (len(TIMES) + 1) + np.digitize(one.totals, TIMES)) * SHARES + share
+    kinds: Array = (length * (len(TIMES) + 1) + np.digitize(one.totals, TIMES)) * SHARES + share
+    return kinds
 
 
 @final
@@ -119,11 +133,12 @@ def _calibrated(levels: Sequence[Followers], asked: Places) -> dict[int, float]:
         kinds[known] = _kinds(level, row + 1)[at]
         right[known] = level.tokens[at] == asked.next[known]
         shares[known] = (level.counts / level.totals)[at]
-    found_kinds = np.unique(kinds[kinds >= 0])
-    return {
-        int(kind): float((right[kinds == kind].sum() + PRIOR * shares[kinds == kind].mean() / 2) / ((kinds == kind).sum() + PRIOR))
-        for kind in found_kinds
-    }
+    likely: dict[int, float] = {}
+    for kind in np.unique(kinds[kinds >= 0]):
+        at = kinds == kind
+        guess = shares[at].mean() / 2
+        likely[int(kind)] = float((right[at].sum() + PRIOR * guess) / (at.sum() + PRIOR))
+    return likely
 
 
 def _chosen(places: Places, likely: dict[int, float], longest: int) -> _Entries:
