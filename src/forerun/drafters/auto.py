@@ -1,5 +1,6 @@
 """The best cascade that is known for a model: text that is copied, then a draft that was trained for it, if there is one.
 
+Where a table of the model's own n-grams is known, it is asked where the text is less sure. It costs no forward.
 A trained draft is taken where it is small beside the model, and begins with the end of the prompt: reading a long one takes
 longer than all that its drafts give. Other drafters need training, or seldom pay (recycling, early exits, trees), so
 they are named where they are wanted.
@@ -13,6 +14,7 @@ from ..core.drafter import Drafter
 from ..core.learned import Learning, learned_by
 from ..errors import ForerunError, UnsupportedOption
 from ..models.files.known_drafts import KnownDraft, known_drafts
+from ..models.files.known_tables import KnownTable, find_tables
 from .base import DRAFTERS, DrafterFactory, Parts
 from .cascade import cascade_of
 
@@ -27,20 +29,31 @@ READS = 128  # tokens of a long text: the rest makes its drafts hardly better, a
 def build(parts: Parts, *, trained: bool = True, keep: bool = True) -> Learning[Any, Drafter]:
     """What is best known for this model: suffix, then a draft that was trained for it, each round what promises most.
 
-    trained: use such a draft where one is known. keep: what is learnt (never a text) is kept in the user's cache for the
-    next start; FORERUN_LEARNED=off says no for all.
+    trained: use such a draft, and a table of the model's own n-grams, where one is known. keep: what is learnt (never a
+    text) is kept in the user's cache for the next start; FORERUN_LEARNED=off says no for all.
     """
-    makers: dict[str, DrafterFactory] = {COPYING: DRAFTERS.entry(COPYING).build(parts)}
+    table, left_out = _table(parts) if trained else (None, "")
+    known = {} if table is None else {"ngrams": str(table.directory)}
+    makers: dict[str, DrafterFactory] = {COPYING: DRAFTERS.entry(COPYING).build(parts, **known)}
     draft, why = _trained_draft(parts) if trained else (None, "no trained draft is wanted")
     name = ""
     if draft is not None:
         name, makers[TRAINED] = draft
-    choice, kept_as = f"auto: {', then '.join(makers)}; {why}", " ".join([*makers, name]).strip() if keep else ""
+    names = [f"{COPYING} with the n-grams of {table.name}" if table else COPYING, *list(makers)[1:]]
+    kept_as = " ".join([*names, name]).strip() if keep else ""
+    choice = f"auto: {', then '.join(names)}; {why}{left_out}"
     if len(makers) == 1:
         copying = makers[COPYING]
         return Learning(lambda target: _named(copying(target)), learned_by(copying), choice, kept_as)
     made = cascade_of(list(makers.values()), list(makers))
     return Learning(made.make, made.learned, choice, kept_as)
+
+
+def _table(parts: Parts) -> tuple[KnownTable | None, str]:
+    """The first table of this model's own n-grams, and of those that can't be read a clause for the sentence."""
+    found = find_tables()
+    told = "".join(f"; a table was left out: {why}" for why in found.unreadable.values())
+    return next(iter(found.fitting(parts.identity)), None), told
 
 
 def _named(copying: Drafter) -> Drafter:

@@ -8,8 +8,9 @@ from forerun.drafters.copying.history import History
 
 def continued(history: History, text: list[int]) -> list[int]:
     continuations, tokens = Continuations(history.matches(text), text), []
-    while (vote := continuations.next()) is not None:
+    while (vote := continuations.vote()) is not None:
         tokens.append(vote.token)
+        continuations.go_on(vote.token)
     return tokens
 
 

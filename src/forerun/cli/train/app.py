@@ -36,6 +36,10 @@ COMMANDS = {
         "train.compact:compact",
         "Keep of a trained draft only what differs from its model, in small weights, with a model card.",
     ),
+    "ngrams": (
+        "train.ngrams:ngrams",
+        "Count which token follows which in the model's own answers: a table that suffix and auto ask, in seconds.",
+    ),
     "acceptance-head": (
         "train.acceptance_head:acceptance_head",
         "Train a head that predicts which drafted tokens the target accepts, for the policy acceptance_head.",

@@ -31,11 +31,13 @@ class Continuations:
         self._text = text
         self._drafted: list[int] = []
 
-    def next(self) -> Vote | None:
-        """The next token, which counts as drafted from now on; None where no place goes on."""
+    def vote(self) -> Vote | None:
+        """The next token; None where no place goes on."""
         ahead = len(self._drafted)
         if len(self._matches) == 1:
-            return self._only(self._matches[0], ahead)
+            match = self._matches[0]
+            token = self._token(match, ahead)
+            return None if token is None else Vote(token, 1.0, 1, match.length + ahead)
         votes: dict[int, int] = {}
         voters: dict[int, list[Match]] = {}
         for match in self._matches:
@@ -46,18 +48,15 @@ class Continuations:
         if not votes:
             return None
         best = max(votes, key=votes.__getitem__)
-        chosen = self._matches = voters[best]
-        self._drafted.append(best)
-        longest = max([match.length for match in chosen]) + ahead
-        return Vote(best, votes[best] / sum(votes.values()), len(chosen), longest)
+        longest = max([match.length for match in voters[best]]) + ahead
+        return Vote(best, votes[best] / sum(votes.values()), len(voters[best]), longest)
 
-    def _only(self, match: Match, ahead: int) -> Vote | None:
-        """What next gives where one place is left."""
-        token = self._token(match, ahead)
-        if token is None:
-            return None
+    def go_on(self, token: int) -> bool:
+        """This token is drafted; whether any place goes on with it."""
+        ahead = len(self._drafted)
+        self._matches = [match for match in self._matches if self._token(match, ahead) == token]
         self._drafted.append(token)
-        return Vote(token, 1.0, 1, match.length + ahead)
+        return bool(self._matches)
 
     def _token(self, match: Match, ahead: int) -> int | None:
         """What stands so many tokens after a match."""
