@@ -24,7 +24,7 @@ def at(costs: LoadCosts, requests: int) -> LoadCosts:
 def test_nothing_is_known_at_first() -> None:
     assert LoadCosts().verify(1) == 1
     assert LoadCosts().verify(3) == pytest.approx(1 + 2 * FIRST_SLOPE)
-    assert LoadCosts().step(True) == LoadCosts().step(False) == FIRST_STEP[False]
+    assert {has_row: LoadCosts().step(has_row) for has_row in (True, False)} == FIRST_STEP
 
 
 def test_a_round_with_drafts_before_any_plain_one_tells_nothing() -> None:
