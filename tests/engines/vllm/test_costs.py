@@ -82,7 +82,7 @@ def test_a_step_costs_what_a_token_for_each_request_takes() -> None:
 
 
 def test_a_models_forwards_are_its_own_drafters_and_all_else_is_everyones() -> None:
-    """4 requests, 8 tokens in 3 ms, 2 of them in forwards for 4 tokens: 1/8 ms a token for each, and 1/2 ms more a model's."""
+    """4 requests, 8 tokens in 3 ms, 2 of them in forwards for 4 tokens."""
     costs = LoadCosts()
     drafters = {("suffix", False): (4, 0.0), ("draft_model", True): (4, 0.002)}
     for drafted in (0, 8):

@@ -10,6 +10,7 @@ from typing import Any
 import pytest
 import torch
 
+from forerun.drafters.corpora.files import build_corpus
 from forerun.engines.vllm import Proposer
 from forerun.engines.vllm.drafting import DraftMemory, one_by_one, together
 from forerun.engines.vllm.request import Request
@@ -92,6 +93,22 @@ def test_cascades_with_a_draft_model_draft_under_the_policies(
     assert drafted == plain
     assert sum(tokens for _, tokens in vllm.took) > 0
     assert proposer.in_flight <= 5
+
+
+def test_a_corpus_drafts_alone_and_in_a_cascade(served: Served, tmp_path: Path) -> None:
+    plain, _ = answers(served.proposer({"name": "lookup"}, {"name": "fixed", "k": 1}), served)
+    build_corpus([[3 + place, 40, 5 * place + 1, *plain[place]] for place in range(5)], tmp_path / "corpus", ("", 97))
+    for drafter in ({"name": "corpus"}, {"name": "cascade", "of": "lookup,corpus"}):
+        drafted, vllm = answers(served.proposer({**drafter, "path": str(tmp_path / "corpus")}), served)
+
+        assert drafted == plain
+        assert len(vllm.took) <= 8
+
+
+def test_a_corpus_of_another_tokenizer_is_refused_when_vllm_starts(served: Served, tmp_path: Path) -> None:
+    build_corpus([[1, 2]], tmp_path / "corpus", ("", 5))
+    with pytest.raises(UnsupportedOption, match="is of another tokenizer"):
+        served.proposer({"name": "corpus", "path": str(tmp_path / "corpus")})
 
 
 def test_drafts_that_share_forwards_are_those_of_each_alone() -> None:
