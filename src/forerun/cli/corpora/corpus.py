@@ -44,14 +44,12 @@ def build(
     identity = digest_of_vocabulary(opened.vocabulary), int(opened.model.config.get_text_config().vocab_size)
     with progress("megabytes", sum(sizes) // MEGABYTE + 1) as tick:
         about = build_corpus(_encoded(opened.tokenizer, files, tick), output, identity)
-    tokens, shards = sum(about.tokens), len(about.tokens)
     held = sum(file.stat().st_size for file in output.iterdir())
     if as_json:
-        show_json({"directory": str(output), "tokens": tokens, "shards": shards, "bytes": held})
+        show_json({"directory": str(output), "tokens": about.tokens, "bytes": held})
         return
     show(
-        f"{output}: {tokens} tokens in {shards} {'shard' if shards == 1 else 'shards'}, {held / MEGABYTE:.1f} MB; draft "
-        f"from it with: --drafter corpus --path {output}"
+        f"{output}: {about.tokens} tokens, {held / MEGABYTE:.1f} MB; draft from it with: --drafter corpus --path {output}"
     )
 
 
