@@ -31,7 +31,7 @@ def build(
     trust_remote_code: Annotated[bool, typer.Option(help="Run Python code that comes with the model.")] = False,
     as_json: AsJson = False,
 ) -> None:
-    """Tokenize texts and sort their places, for --drafter corpus --path DIR; memory is bounded for any amount of text."""
+    """Tokenize texts and sort their places, for --drafter corpus --path DIR; memory grows with the text."""
     from ...core.identity import digest_of_vocabulary
     from ...drafters.corpora.files import build_corpus
     from ...models.loading.load import open_module

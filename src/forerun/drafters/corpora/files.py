@@ -1,7 +1,7 @@
 """A corpus on disk: a directory of files that are mapped into memory, and a JSON file that says what they are.
 
-Texts are written as they come, and their places are sorted piece by piece, so memory is bounded for any amount of text. The
-tokens belong to one tokenizer, whose fingerprint is kept and compared.
+Texts are written as they come, and their places are sorted piece by piece, so that neither holds the whole text. The tokens
+belong to one tokenizer, whose fingerprint is kept and compared.
 """
 
 from __future__ import annotations
