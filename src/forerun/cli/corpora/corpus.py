@@ -31,7 +31,7 @@ def build(
     trust_remote_code: Annotated[bool, typer.Option(help="Run Python code that comes with the model.")] = False,
     as_json: AsJson = False,
 ) -> None:
-    """Tokenize texts and sort their places, for --drafter corpus --path DIR; memory is bounded for any amount of text."""
+    """Tokenize texts and sort their places, for --drafter corpus --path DIR; memory grows with the text."""
     from ...core.identity import digest_of_vocabulary
     from ...drafters.corpora.files import build_corpus
     from ...models.loading.load import open_module
@@ -44,14 +44,12 @@ def build(
     identity = digest_of_vocabulary(opened.vocabulary), int(opened.model.config.get_text_config().vocab_size)
     with progress("megabytes", sum(sizes) // MEGABYTE + 1) as tick:
         about = build_corpus(_encoded(opened.tokenizer, files, tick), output, identity)
-    tokens, shards = sum(about.tokens), len(about.tokens)
     held = sum(file.stat().st_size for file in output.iterdir())
     if as_json:
-        show_json({"directory": str(output), "tokens": tokens, "shards": shards, "bytes": held})
+        show_json({"directory": str(output), "tokens": about.tokens, "bytes": held})
         return
     show(
-        f"{output}: {tokens} tokens in {shards} {'shard' if shards == 1 else 'shards'}, {held / MEGABYTE:.1f} MB; draft "
-        f"from it with: --drafter corpus --path {output}"
+        f"{output}: {about.tokens} tokens, {held / MEGABYTE:.1f} MB; draft from it with: --drafter corpus --path {output}"
     )
 
 
