@@ -1,4 +1,4 @@
-"""A peer that answers with the end of its prompt. settings["behaviour"] makes it fail in one of several ways."""
+"""A peer that answers with its prompt, one or several. settings["behaviour"] makes it fail in one of several ways."""
 
 import os
 import sys
@@ -30,4 +30,9 @@ def open_model(options):
             if emit(ids[start : start + step]):
                 break
 
-    return {"echo": str(options["threads"])}, answer
+    def answer_all(prompts, at_once, max_new_tokens):
+        if behaviour == "alone":
+            raise RuntimeError(f"{at_once} are too many")
+        return [[*ids, 77] for ids in prompts]
+
+    return {"echo": str(options["threads"])}, answer, answer_all

@@ -2,7 +2,7 @@
 
 from collections.abc import Sequence
 
-from forerun.bench.backend import Backend, PeerFailed, Sample
+from forerun.bench.backend import Backend, Batch, PeerFailed, Sample
 from forerun.core.values import Draft, Round, Timing, Verdict
 from forerun.engine.stats import Stats
 
@@ -26,6 +26,8 @@ def stats(drafted: int, accepted: int, timing: Timing = Timing()) -> Stats:  # n
 class Scripted(Backend):
     """Answers with the prompt, at a pace of its own; fails at the prompts named. asked: the prompts in order."""
 
+    several = True
+
     def __init__(self, name: str, pace: float = 0.1, baseline: str = "plain", fails_at: Sequence[int] = ()) -> None:
         self.name = name
         self.baseline = baseline
@@ -40,3 +42,8 @@ class Scripted(Backend):
             raise PeerFailed(f"peer {self.name}: out of memory")
         count = min(10, max_new_tokens)
         return Sample(tuple(ids[:1]) * count, 1, 0.05, self._pace * (count - 1), 50.0, stats(3, 2))
+
+    def answer_all(self, prompts: Sequence[Sequence[int]], at_once: int, max_new_tokens: int) -> Batch:
+        """In the time of one after the other, divided by how many are in flight."""
+        found = [self.answer(ids, max_new_tokens) for ids in prompts]
+        return Batch(tuple(one.ids for one in found), sum(one.decode_seconds for one in found) / at_once)

@@ -78,6 +78,16 @@ def test_a_method_minds_the_generation_config_where_that_is_wanted(wanted: bool)
     assert all(token % 2 for token in expected) == wanted
 
 
+@pytest.mark.parametrize("drafter", ["none", "lookup", "suffix"])
+def test_prompts_at_once_are_answered_as_each_alone_and_nothing_is_kept(engine: forerun.Engine, drafter: str) -> None:
+    backend = ours(engine, drafter)
+    prompts = [PROMPT, PROMPT[2:], [9, 8, 9, 8]]
+    batch = backend.answer_all(prompts, 2, 10)
+    assert list(batch.ids) == [engine.generate(prompt, max_new_tokens=10).ids for prompt in prompts]
+    assert batch.tokens == sum(map(len, batch.ids))
+    assert batch.seconds > 0
+
+
 def test_no_answer_is_copied_when_a_prompt_comes_again(engine: forerun.Engine) -> None:
     backend = ForerunBackend("suffix", "plain", engine.using("suffix", "fixed"), {})
     first, again = (backend.answer([1, 2, 3], 8).stats for _ in range(2))

@@ -13,6 +13,7 @@ from forerun.bench.worker import WORKERS, Worker
 from forerun.errors import UnsupportedOption
 
 ECHO = Path(__file__).parent / "echo_worker.py"
+DRAFTING = ECHO.with_name("drafting_worker.py")
 SETTINGS = PeerSettings({"hf": "/models/tiny"}, threads=1, dtype="float32", context=64, eos=(9,))
 
 
@@ -77,7 +78,7 @@ def test_a_worker_file_may_have_an_at_sign_in_its_name(tmp_path: Path) -> None:
 
 @pytest.mark.parametrize("wanted", ["ollama", "no_such_file.py", "", "@q4_0"])
 def test_an_unknown_peer_is_refused_with_the_known_ones(wanted: str) -> None:
-    with pytest.raises(UnsupportedOption, match=r"known: llama\.cpp, llama-server, transformers, vllm"):
+    with pytest.raises(UnsupportedOption, match=r"known: llama\.cpp, llama-server, openvino, transformers, vllm"):
         peer_choice(wanted)
 
 
@@ -195,6 +196,71 @@ def test_a_model_that_nobody_named_is_asked_for() -> None:
     backends, failures = opened(f"{ECHO}@q4_0:plain")
     assert not backends
     assert "name it with --peer-model q4_0=PATH" in failures["echo_worker@q4_0:plain"]
+
+
+def test_a_peer_answers_several_prompts_at_once() -> None:
+    backends, _ = opened(f"{ECHO}:plain")
+    try:
+        batch = backends[0].answer_all([[1, 2], [3, 9, 4]], 2, 3)
+    finally:
+        close(backends)
+    assert backends[0].several
+    assert batch.ids == ((1, 2, 77), (3, 9))
+    assert (batch.tokens, batch.seconds > 0) == (5, True)
+
+
+def gguf_file(place: Path, kind: str) -> Path:
+    import gguf
+    import numpy as np
+
+    writer = gguf.GGUFWriter(place, "llama")
+    writer.add_tensor("w", np.zeros((2, 4), dtype=np.float16 if kind == "F16" else np.float32))
+    writer.write_header_to_file()
+    writer.write_kv_data_to_file()
+    writer.write_tensors_to_file()
+    writer.close()
+    return place
+
+
+def test_a_peer_gets_the_draft_model_in_its_own_format_and_tells_both_formats(tmp_path: Path) -> None:
+    model, draft = (gguf_file(tmp_path / f"{name}.gguf", "F32") for name in ("model", "draft"))
+    settings = PeerSettings({"gguf": str(model)}, 1, "bfloat16", drafts={"gguf": str(draft)}, at_once=4)
+    backends, failures = opened(str(DRAFTING), settings)
+    close(backends)
+    assert not failures
+    plain, drafting = (one.about for one in backends)
+    assert (plain["versions"]["draft"], drafting["versions"]["draft"]) == ("None", str(draft))
+    assert drafting["versions"]["at_once"] == "4"
+    assert drafting["format"] == "F32, computed in bfloat16"
+    assert drafting["draft"] == "draft.gguf (F32)"
+    assert "draft" not in plain
+    assert not backends[0].several
+    with pytest.raises(PeerFailed, match="drafting_worker:plain answers one prompt at a time"):
+        backends[0].answer_all([[1]], 1, 1)
+
+
+def test_a_mode_that_needs_a_draft_says_how_to_get_one(tmp_path: Path) -> None:
+    settings = PeerSettings({"gguf": str(gguf_file(tmp_path / "m.gguf", "F32"))}, 1, "bfloat16")
+    backends, failures = opened(f"{DRAFTING}:draft-model", settings)
+    close(backends)
+    assert [one.name for one in backends] == ["drafting_worker:plain"]
+    assert failures["drafting_worker:draft-model"].endswith(
+        "write one with forerun export draft MODEL --draft DRAFT -o NAME.gguf and name it with --peer-draft gguf=NAME.gguf"
+    )
+
+
+def test_a_file_that_a_peer_reads_wrongly_is_not_measured(tmp_path: Path) -> None:
+    settings = PeerSettings({"gguf": str(gguf_file(tmp_path / "m.gguf", "F16"))}, 1, "bfloat16")
+    backends, failures = opened(f"{DRAFTING}:plain", settings)
+    assert not backends
+    assert "doesn't read F16 (it halves them); make an F16 file" in failures["drafting_worker:plain"]
+
+
+def test_a_file_that_can_not_be_read_is_a_failure_of_its_peer(tmp_path: Path) -> None:
+    (tmp_path / "m.gguf").write_text("no model")
+    backends, failures = opened(f"{DRAFTING}:plain", PeerSettings({"gguf": str(tmp_path / "m.gguf")}, 1, "bfloat16"))
+    assert not backends
+    assert "m.gguf can't be read as a GGUF file" in failures["drafting_worker:plain"]
 
 
 def test_what_is_no_json_is_a_failure_and_not_a_crash(tmp_path: Path) -> None:

@@ -98,7 +98,8 @@ def test_a_worker_file_describes_itself_before_anything_is_loaded() -> None:
 
 def test_modes_may_be_bare_names() -> None:
     told = RequestHandler(SimpleNamespace(MODES=("plain",), MODEL="gguf")).reply({"do": "describe"})
-    assert told == {"modes": ["plain"], "about": {}, "model": "gguf"}
+    nothing = {"about": {}, "drafts": [], "refused": {}, "computes": False}
+    assert told == {"modes": ["plain"], "model": "gguf", **nothing}
 
 
 def test_figures_that_an_engine_measures_itself_replace_the_workers() -> None:
@@ -115,7 +116,7 @@ def test_figures_that_an_engine_measures_itself_replace_the_workers() -> None:
 
 def test_an_answer_has_tokens_times_and_memory() -> None:
     handler = RequestHandler(load_worker(ECHO))
-    assert handler.reply(opened("lookup")) == {"versions": {"echo": "1"}}
+    assert handler.reply(opened("lookup")) == {"versions": {"echo": "1"}, "several": True}
     answer = handler.reply({"do": "answer", "ids": [5, 6, 7, 8], "max_new_tokens": 3})
     assert (answer["ids"], answer["first_tokens"]) == ([5, 6, 7], 3)
     assert answer["peak_mb"] > 0
@@ -137,6 +138,27 @@ def test_an_unknown_mode_is_named_with_the_known_ones() -> None:
         RequestHandler(load_worker(ECHO)).reply(opened("warp"))
 
 
+def test_several_prompts_are_answered_up_to_their_ends_in_the_time_of_all() -> None:
+    handler = RequestHandler(load_worker(ECHO))
+    handler.reply(opened(eos=(6,)))
+    told = handler.reply({"do": "answer_all", "prompts": [[5, 6, 7], [1, 2, 3, 4]], "at_once": 2, "max_new_tokens": 3})
+    assert told["ids"] == [[5, 6], [1, 2, 3]]
+    assert told["seconds"] > 0
+
+
+def test_a_worker_that_answers_one_prompt_at_a_time_says_so_and_refuses_several() -> None:
+    handler = RequestHandler(load_worker(ECHO.with_name("drafting_worker.py")))
+    request = {**opened(), "draft": None, "at_once": 4}
+    assert handler.reply(request)["several"] is False
+    with pytest.raises(ValueError, match="can't do 'answer_all' now"):
+        handler.reply({"do": "answer_all", "prompts": [[5]], "at_once": 2, "max_new_tokens": 3})
+
+
+def test_a_worker_tells_its_modes_that_need_a_draft_and_what_it_does_not_read() -> None:
+    told = RequestHandler(load_worker(ECHO.with_name("drafting_worker.py"))).reply({"do": "describe"})
+    assert (told["drafts"], told["refused"], told["computes"]) == (["draft-model"], {"F16": "it halves them"}, True)
+
+
 def test_a_file_that_is_no_python_is_refused(tmp_path: Path) -> None:
     with pytest.raises(ValueError, match="no Python file"):
         load_worker(tmp_path / "worker.txt")
@@ -152,7 +174,8 @@ def talk(*requests: dict[str, Any], file: Path = ECHO) -> list[dict[str, Any]]:
 
 def test_the_process_speaks_json_lines_without_forerun_and_despite_chatter() -> None:
     replies = talk({"do": "describe"}, opened(), {"do": "answer", "ids": [1, 2], "max_new_tokens": 2})
-    assert [sorted(reply) for reply in replies[:2]] == [["about", "model", "modes"], ["versions"]]
+    described = ["about", "computes", "drafts", "model", "modes", "refused"]
+    assert [sorted(reply) for reply in replies[:2]] == [described, ["several", "versions"]]
     assert replies[2]["ids"] == [1, 2]
 
 
@@ -165,7 +188,7 @@ def test_a_failing_request_is_answered_and_the_next_one_too() -> None:
 def test_worker_files_do_not_hide_the_packages_they_are_named_after(tmp_path: Path) -> None:
     looking = tmp_path / "looking.py"
     looking.write_text("import importlib.util\nMODES = (str(importlib.util.find_spec('llama_cpp')),)\nMODEL = 'hf'\n")
-    assert talk({"do": "describe"}, file=looking) == [{"modes": ["None"], "about": {}, "model": "hf"}]
+    assert talk({"do": "describe"}, file=looking)[0]["modes"] == ["None"]
 
 
 def test_where_the_peak_can_not_be_reset_it_is_read_all_the_same(monkeypatch: pytest.MonkeyPatch) -> None:

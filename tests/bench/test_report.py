@@ -93,6 +93,13 @@ def test_the_overall_table_has_a_line_for_each_method(report: dict[str, Any]) ->
     assert lookup["first ms"] == "50"
 
 
+def test_every_line_of_the_overall_table_names_its_format(report: dict[str, Any]) -> None:
+    report["methods"][2]["format"] = "Q4_0, F32"
+    columns, rows = overall({**report, "weights": "int4"})
+    assert columns[1] == "format"
+    assert [row[1] for row in rows] == ["int4", "int4", "Q4_0, F32", "int4"]
+
+
 @pytest.mark.parametrize(("largest", "shown"), [(0.0312, "0.031"), (None, "unknown")])
 def test_the_table_tells_the_largest_margin_at_a_difference(largest: float | None, shown: str) -> None:
     backends = [Scripted("plain"), Scripted("lookup")]
@@ -122,7 +129,7 @@ def test_answers_of_one_token_leave_dashes_in_every_table() -> None:
     plain = Scripted("plain")
     samples = [plain.answer(prompt, 1) for prompt in PROMPTS]
     report = report_of(Measurements({"plain": samples}, {}), [plain], ITEMS, PROMPTS)
-    assert overall(report)[1][0][1] == "-"
+    assert overall(report)[1][0][2] == "-"
     assert set(by_category(report)[1][0][1:]) == {"-"}
 
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 from abc import ABC, abstractmethod
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
+from time import perf_counter
 from typing import Any, final
 
 from ..engine.engine import Engine
@@ -42,16 +43,36 @@ class Sample:
         return self.decoded / self.decode_seconds if self.decoded and self.decode_seconds else None
 
 
+@dataclass(frozen=True, slots=True, eq=False)
+class Batch:
+    """Prompts that were answered together, and the seconds of all of them, reading included."""
+
+    ids: tuple[tuple[int, ...], ...]
+    seconds: float
+
+    @property
+    def tokens(self) -> int:
+        return sum(map(len, self.ids))
+
+
 class Backend(ABC):
-    """Answers prompts greedily. baseline is the name of the backend that decodes plainly with the same weights."""
+    """Answers prompts greedily. baseline is the name of the backend that decodes plainly with the same weights.
+
+    several: whether it can answer prompts at once.
+    """
 
     name: str
     baseline: str
     about: Mapping[str, Any]
+    several: bool = False
 
     @abstractmethod
     def answer(self, ids: Sequence[int], max_new_tokens: int) -> Sample:
         """Answer one prompt, from its first token, with nothing kept from the prompt before. Raises PeerFailed."""
+
+    def answer_all(self, prompts: Sequence[Sequence[int]], at_once: int, max_new_tokens: int) -> Batch:
+        """Answer prompts, so many of them in flight. Raises PeerFailed."""
+        raise PeerFailed(f"{self.name} answers one prompt at a time")
 
     def close(self) -> None:  # noqa: B027
         """Release what the backend holds; most hold nothing."""
@@ -63,6 +84,8 @@ class ForerunBackend(Backend):
 
     generation_config: whether the checkpoint's acts, as in RequestOptions.
     """
+
+    several = True
 
     def __init__(
         self, name: str, baseline: str, engine: Engine, about: Mapping[str, Any], generation_config: bool = True
@@ -84,6 +107,14 @@ class ForerunBackend(Backend):
             if piece.result is not None:
                 stats = piece.result.stats
         return sample_of({**watch.answer(), "peak_mb": peak_mb()}, stats)
+
+    def answer_all(self, prompts: Sequence[Sequence[int]], at_once: int, max_new_tokens: int) -> Batch:
+        options: RequestOptions = {**self._options, "max_new_tokens": max_new_tokens}
+        self._engine.forget()
+        begun = perf_counter()
+        found = dict(self._engine.each([(list(ids), options) for ids in prompts], max_batch=at_once))
+        seconds = perf_counter() - begun
+        return Batch(tuple(found[number].ids for number in range(len(prompts))), seconds)
 
 
 def sample_of(answer: Mapping[str, Any], stats: Stats | None = None) -> Sample:

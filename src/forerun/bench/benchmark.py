@@ -14,6 +14,8 @@ from ..engine.system.value import System
 from ..errors import UnsupportedOption
 from .backend import Backend
 from .interleaving import measure_interleaved
+from .load.measuring import REPEATS, measure_loads
+from .load.rows import rows_of
 from .margins import as_dict, differences
 from .methods import backend_of
 from .peer import PeerChoice, PeerSettings, open_peer
@@ -29,7 +31,8 @@ class Benchmark:
     """What is measured. settings: how the peers run, all but context and eos, which follow from the prompts and the model.
 
     raw passes texts on without a chat template. generation_config: whether the checkpoint's is applied, by forerun and
-    transformers; other peers never read it. all_turns: not only the first turn of each item is asked."""
+    transformers; other peers never read it. all_turns: not only the first turn of each item is asked. at_once: numbers of
+    prompts in flight, beside one prompt after the other; (1,) for no more than that."""
 
     engine: Engine
     methods: Sequence[System]
@@ -40,11 +43,21 @@ class Benchmark:
     raw: bool = False
     generation_config: bool = True
     all_turns: bool = False
+    at_once: Sequence[int] = (1,)
 
     @property
     def count(self) -> int:
         """The number of prompts."""
         return sum(len(item.question.turns) if self.all_turns else 1 for item in self.items)
+
+    @property
+    def loaded(self) -> bool:
+        """Whether prompts are also answered several at once."""
+        return max(self.at_once) > 1
+
+    @property
+    def ticks(self) -> int:
+        return self.count + (REPEATS * len(self.at_once) if self.loaded else 0)
 
     def asked(self) -> tuple[list[Item], list[list[int]]]:
         """What is asked, and the token ids of its prompts, the same for every backend: a turn each."""
@@ -64,7 +77,12 @@ class Benchmark:
     def run(
         self, tick: Callable[[], None] = lambda: None, opening: Callable[[str], None] = lambda name: None
     ) -> dict[str, Any]:
-        """The report. opening is called with a name before each backend is opened, tick once a prompt."""
+        """The report. opening is called with a name before each backend is opened, tick as often as ticks says."""
+        if max(self.at_once) > self.count:
+            raise ValueError(
+                f"{max(self.at_once)} prompts can't be in flight where there are {self.count}; take more prompts, "
+                "or fewer at once"
+            )
         items, prompts = self.asked()
         longest = max(map(len, prompts)) + self.max_new_tokens
         limit = self.engine.runner.max_length
@@ -84,6 +102,7 @@ class Benchmark:
                 context=longest + CONTEXT_SLACK,
                 eos=tuple(sorted(self.engine.eos)),
                 generation_config=self.generation_config,
+                at_once=max(self.at_once),
             )
             for choice in self.peers:
                 opening(choice.label)
@@ -94,4 +113,9 @@ class Benchmark:
             ids = [item.id for item in items]
             found = differences(self.engine, measurements, backends, prompts, self.max_new_tokens)
             parted = {name: as_dict(self.engine, own, ids) for name, own in found.items()}
-            return report_of(measurements, backends, items, prompts, parted)
+            report = report_of(measurements, backends, items, prompts, parted)
+            if self.loaded:
+                taking_part = [one for one in backends if one.name in measurements.samples]
+                loads = measure_loads(taking_part, prompts, self.at_once, self.max_new_tokens, tick)
+                report |= {"loads": rows_of(loads, backends), "not_loaded": loads.failures}
+            return report

@@ -82,13 +82,14 @@ Rows = list[tuple[str, ...]]
 
 def overall(report: dict[str, Any]) -> tuple[Columns, Rows]:
     """A line for each method: medians over the prompts with 95 % intervals, then totals and the rest."""
-    columns = ("method", "tokens/s", "x plain", "total x plain", "total x ours", "predicted")
+    columns = ("method", "format", "tokens/s", "x plain", "total x plain", "total x ours", "predicted")
     rows: Rows = []
     for method in report["methods"]:
         rounds, first = method["acceptance"], method["first_token_seconds"]
         rows.append(
             (
                 method["name"],
+                method.get("format") or report.get("weights", "-"),
                 _with_interval(method, "tokens_per_second", 1),
                 _with_interval(method, "speedup", 2),
                 number(method["total_speedup"], 2),
@@ -141,9 +142,14 @@ def other_engines(report: dict[str, Any]) -> tuple[Columns, Rows]:
             ", ".join(f"{package} {version}" for package, version in method["versions"].items()),
             method["model"],
             method["format"],
-            " ".join([method["mode"], *(f"{name}={value}" for name, value in method["settings"].items())]).strip(),
+            " ".join([method["mode"], *_more(method)]).strip(),
         )
         for method in report["methods"]
         if "versions" in method
     ]
     return ("method", "versions", "file", "format", "settings"), rows
+
+
+def _more(method: dict[str, Any]) -> list[str]:
+    drafted = {"draft": method["draft"]} if "draft" in method else {}
+    return [f"{name}={value}" for name, value in {**drafted, **method["settings"]}.items()]

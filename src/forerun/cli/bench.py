@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import os
 from collections.abc import Mapping
+from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
@@ -16,7 +17,7 @@ from ..core.cost import Cost
 from ..plotting import check_plotting
 from .flags import request_flags, takes
 from .output import check_file, check_folder, write_text
-from .peer_options import PeerModels, Peers, PeerSettingPairs, Pythons, pairs, settings_of
+from .peer_options import Concurrency, PeerDrafts, PeerModels, Peers, PeerSettingPairs, Pythons, pairs, settings_of
 from .reports import write_pictures
 from .shared_options import OPENING, PLAIN, Model, Raw, measured_with, open_engine
 from .system_choice import SystemFile, opening_of, tell_departures
@@ -47,10 +48,12 @@ def bench(
     peers: Peers = "",
     peer_python: Pythons = None,
     peer_model: PeerModels = None,
+    peer_draft: PeerDrafts = None,
     peer_setting: PeerSettingPairs = None,
     peer_dtype: Annotated[str, typer.Option(help="The number format of peers that read hf directories.")] = "bfloat16",
     max_new_tokens: Annotated[int, typer.Option(help="The most tokens of an answer.")] = 128,
     all_turns: AllTurns = False,
+    concurrency: Concurrency = "1",
     predict: Annotated[
         bool, typer.Option("--predict", help="Also show predicted speed-ups; calibrates if necessary.")
     ] = False,
@@ -65,6 +68,7 @@ def bench(
     from ..bench.peer import peer_choice
     from ..bench.suite import fingerprint, read_suite
     from ..engine.system.file import read_system
+    from .tune.engine_options import loads_of
 
     items, systems = read_suite(suite, per_category, split(categories)), read_methods(split(methods))
     if system is not None:
@@ -74,7 +78,8 @@ def bench(
     chosen = [choice.peer for choice in choices]
     pythons = pairs(peer_python, "--peer-python", chosen)
     models = pairs(peer_model, "--peer-model", ["gguf", "hf", *(choice.model for choice in choices if choice.model)])
-    extra = settings_of(peer_setting, chosen)
+    drafts = pairs(peer_draft, "--peer-draft", ("hf", "gguf") if choices else ())
+    extra, loads = settings_of(peer_setting, chosen), loads_of(concurrency)
     _check_places(json_file, plots)
     engine = open_engine(model, PLAIN, given)
     acting = engine.checkpoint_defaults.fields if given["generation_config"] else []
@@ -82,12 +87,12 @@ def bench(
         one.check(engine.identity)
         tell_departures(one, engine, given)
     cost = _cost(model, engine, given["weights"]) if predict else None
-    settings = _peer_settings(model if choices else None, models, pythons, peer_dtype, extra)
+    settings = replace(_peer_settings(model if choices else None, models, pythons, peer_dtype, extra), drafts=drafts)
     benchmark = Benchmark(
-        engine, systems, items, choices, settings, max_new_tokens, raw, given["generation_config"], all_turns
+        engine, systems, items, choices, settings, max_new_tokens, raw, given["generation_config"], all_turns, loads
     )
     load = os.getloadavg()
-    with progress("measuring", benchmark.count) as tick:
+    with progress("measuring", benchmark.ticks) as tick:
         report = benchmark.run(tick, lambda name: note(f"opening {name}"))
     if cost is not None:
         add_predictions(report, cost)
@@ -134,6 +139,7 @@ def _cost(model: str, engine: Engine, weights: str) -> Cost:
 
 def _publish(report: dict[str, Any], json_file: Path | None, plots: Path | None) -> None:
     """Show the report, and write what was asked for."""
+    from ..bench.load.rows import load_table
     from ..bench.ratios import against_others
     from ..bench.report import by_category, other_engines, overall
 
@@ -147,7 +153,9 @@ def _publish(report: dict[str, Any], json_file: Path | None, plots: Path | None)
         show_table(
             *against_others(report), title="Tokens/s over other engines', with 95 % intervals; totals by category"
         )
-    for sentence in report["failed"].values():
+    if report.get("loads"):
+        show_table(*load_table(report), title="Prompts at once: tokens/s of all together, reading included")
+    for sentence in (*report["failed"].values(), *report.get("not_loaded", {}).values()):
         show(f"Not run: {sentence}")
     show(
         f"{report['model']}, {report['weights']}, {report['runner']}, {report['hardware']}, {report['threads']} threads, "

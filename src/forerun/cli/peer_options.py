@@ -13,8 +13,8 @@ from ..errors import UnsupportedOption
 Peers = Annotated[
     str,
     typer.Option(
-        help="Other engines: llama.cpp, llama-server, transformers, vllm; with a mode as in transformers:lookup, on a "
-        "model of --peer-model as in llama.cpp@q4_0:plain."
+        help="Other engines: llama.cpp, llama-server, openvino, transformers, vllm; with a mode as in transformers:lookup, "
+        "on a model of --peer-model as in llama.cpp@q4_0:plain."
     ),
 ]
 Pythons = Annotated[
@@ -25,6 +25,19 @@ PeerModels = Annotated[
     typer.Option(
         help="A model for peers: gguf=FILE or hf=DIRECTORY, derived from MODEL if not given; or NAME=PATH for those that "
         "peers name after an @; may be repeated."
+    ),
+]
+PeerDrafts = Annotated[
+    list[str] | None,
+    typer.Option(
+        help="A draft model for peers, as forerun export draft writes it: hf=DIRECTORY for transformers:assistant and "
+        "vllm:draft-model, gguf=FILE for llama-server:draft-model and list; may be repeated."
+    ),
+]
+Concurrency = Annotated[
+    str,
+    typer.Option(
+        help="Also answer so many prompts at once, separated by commas: 1,8. Peers that take one at a time are left out."
     ),
 ]
 PeerSettingPairs = Annotated[

@@ -1,15 +1,26 @@
-"""transformers' own generate: plain, with prompt lookup (10 tokens), with early exit at half of the layers.
+"""transformers' own generate: plain, with prompt lookup (10 tokens), with early exit at half of the layers, an assistant.
 
-settings["generate"] are further arguments of generate; settings["assistant"] names an assistant model, whose generation
-config settings["assistant_generation"] sets.
+settings["generate"] are further arguments of generate; settings["assistant"] names an assistant model for another mode, and
+settings["assistant_generation"] sets an assistant's generation config.
 """
 
 from __future__ import annotations
 
 from typing import Any
 
-MODES = {"plain": "", "lookup": "10 tokens", "early_exit": "after half of the layers"}
+MODES = {
+    "plain": "",
+    "lookup": "10 tokens",
+    "early_exit": "after half of the layers",
+    "assistant": "up to 3 tokens, constant, while its probability is .4",
+}
 MODEL = "hf"
+DRAFTS = ("assistant",)
+ASSISTING = {
+    "num_assistant_tokens": 3,
+    "num_assistant_tokens_schedule": "constant",
+    "assistant_confidence_threshold": 0.4,
+}
 
 
 class EmitStreamer:
@@ -45,12 +56,15 @@ def open_model(options: dict[str, Any]) -> tuple[dict[str, str], Any]:
         "early_exit": {
             "assistant_early_exit": options["settings"].get("exit_layer", model.config.num_hidden_layers // 2)
         },
+        "assistant": {},
     }[options["mode"]]
     speculation = {**speculation, **options["settings"].get("generate", {})}
-    if "assistant" in options["settings"]:
-        assistant = transformers.AutoModelForCausalLM.from_pretrained(options["settings"]["assistant"], dtype=dtype)
+    draft = options["draft"] if options["mode"] in DRAFTS else options["settings"].get("assistant")
+    if draft is not None:
+        assistant = transformers.AutoModelForCausalLM.from_pretrained(draft, dtype=dtype)
         speculation["assistant_model"] = assistant.to(device).eval()
-        for name, value in options["settings"].get("assistant_generation", {}).items():
+        own = ASSISTING if options["mode"] in DRAFTS else {}
+        for name, value in {**own, **options["settings"].get("assistant_generation", {})}.items():
             setattr(assistant.generation_config, name, value)
 
     def answer(ids: list[int], max_new_tokens: int, emit: Any) -> None:

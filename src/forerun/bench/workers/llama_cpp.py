@@ -9,8 +9,13 @@ MODEL = "gguf"
 
 
 def open_model(options: dict[str, Any]) -> tuple[dict[str, str], Any]:
-    import llama_cpp
-    from llama_cpp.llama_speculative import LlamaPromptLookupDecoding
+    try:
+        import llama_cpp
+        from llama_cpp.llama_speculative import LlamaPromptLookupDecoding
+    except ModuleNotFoundError as error:
+        raise RuntimeError(
+            f"no llama-cpp-python here ({error}); make peers builds it, --peer-python llama.cpp=PATH says which has it"
+        ) from error
 
     settings = options["settings"]
     drafting = options["mode"] == "lookup"

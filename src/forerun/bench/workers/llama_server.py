@@ -1,7 +1,7 @@
-"""llama.cpp's own server, plain and with its own drafts: one slot, nothing kept of an earlier prompt.
+"""llama.cpp's own server, plain and with its own drafts: a slot for each prompt at once, nothing kept of an earlier one.
 
 Answers aren't streamed, so that no token waits for HTTP; the times are the server's own, whose clock for tokens begins after
-the prompt. The program is settings["program"], else llama-server on the PATH.
+the prompt. The program is settings["program"], else llama-server on the PATH; settings["arguments"] come after all others.
 """
 
 from __future__ import annotations
@@ -10,11 +10,13 @@ import json
 import shlex
 import socket
 import subprocess
+import tempfile
 import time
 import urllib.error
 import urllib.request
+from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
-from typing import Any
+from typing import IO, Any
 
 MODES = {
     "plain": "",
@@ -22,8 +24,16 @@ MODES = {
         "--spec-type ngram-simple --spec-ngram-simple-size-n 3 --spec-ngram-simple-size-m 3 --spec-draft-n-max 3"
     ),
     "default": "--spec-default",
+    "draft-model": "--spec-type draft-simple --spec-draft-n-max 3",
+    "list": (
+        "--spec-type ngram-simple,draft-simple --spec-ngram-simple-size-n 3 --spec-ngram-simple-size-m 3 "
+        "--spec-draft-n-max 3"
+    ),
 }
 MODEL = "gguf"
+DRAFTS = ("draft-model", "list")
+# what it says while it comes up all the same, and then decodes plainly
+COMPLAINTS = ("failed to initialize speculative", "vocabs are not compatible", "speculative decoding not supported")
 OPEN_SECONDS = 300.0
 # one token is taken, the likeliest; the other samplers would only cost time
 GREEDY = {"temperature": 0.0, "top_k": 1, "samplers": ["top_k"]}
@@ -67,20 +77,57 @@ def peak_of(process: int) -> dict[str, float]:
     return {"peak_mb": next(float(line.split()[1]) for line in lines if line.startswith("VmHWM")) / 2**10}
 
 
-def open_model(options: dict[str, Any]) -> tuple[dict[str, str], Any]:
-    program = options["settings"].get("program", "llama-server")
-    threads, port = str(options["threads"]), str(free_port())
-    place = ["--host", "127.0.0.1", "--port", port, "--no-webui", "--parallel", "1", "--cache-ram", "0"]
-    work = ["--model", options["model"], "--ctx-size", str(options["context"]), "--threads", threads]
-    command = [program, *place, *work, "--threads-batch", threads, *shlex.split(MODES[options["mode"]])]
-    version = subprocess.run([program, "--version"], capture_output=True, text=True, check=True)
-    server = subprocess.Popen(command, stdin=subprocess.DEVNULL)
+def said(log: IO[bytes]) -> str:
+    log.seek(0)
+    return log.read().decode(errors="replace").strip()
+
+
+def complaint_in(log: str) -> str | None:
+    """Why a server that came up drafts nothing, by its log; None where it does as it was told."""
+    return next((line.strip() for line in log.splitlines() if any(one in line for one in COMPLAINTS)), None)
+
+
+def command_of(program: str, options: dict[str, Any], port: int) -> list[str]:
+    threads, at_once = str(options["threads"]), options.get("at_once", 1)
+    place = ["--host", "127.0.0.1", "--port", str(port), "--no-webui", "--parallel", str(at_once), "--cache-ram", "0"]
+    work = ["--model", options["model"], "--ctx-size", str(options["context"] * at_once), "--threads", threads]
+    drafts = shlex.split(MODES[options["mode"]])
+    if options["mode"] in DRAFTS:
+        drafts += ["--spec-draft-model", options["draft"]]
+    more = shlex.split(options["settings"].get("arguments", ""))
+    return [program, *place, *work, "--threads-batch", threads, *drafts, *more]
+
+
+def open_model(options: dict[str, Any]) -> tuple[dict[str, str], Any, Any]:
+    program, port = options["settings"].get("program", "llama-server"), free_port()
+    try:
+        version = subprocess.run([program, "--version"], capture_output=True, text=True, check=True)
+    except FileNotFoundError:
+        raise RuntimeError(
+            f"no program {program!r} here; make peers builds it, --peer-setting llama-server.program=PATH says where it is"
+        ) from None
+    log: IO[bytes] = tempfile.TemporaryFile()  # noqa: SIM115
+    command = command_of(program, options, port)
+    server = subprocess.Popen(command, stdin=subprocess.DEVNULL, stdout=log, stderr=log)
     url = f"http://127.0.0.1:{port}"
-    wait_for(server, url)
+    try:
+        wait_for(server, url)
+    except RuntimeError as error:
+        raise RuntimeError(f"{error}; it said: {(said(log).splitlines() or ['nothing'])[-1]}") from error
+    complaint = complaint_in(said(log))
+    if complaint is not None:
+        raise RuntimeError(f"llama-server came up without drafts; it said: {complaint}")
+
+    def completed(ids: list[int], max_new_tokens: int) -> dict[str, Any]:
+        request = {"prompt": ids, "n_predict": max_new_tokens, "cache_prompt": False, "return_tokens": True, **GREEDY}
+        return asked(f"{url}/completion", request)
+
+    def answer_all(prompts: list[list[int]], at_once: int, max_new_tokens: int) -> list[list[int]]:
+        with ThreadPoolExecutor(at_once) as pool:
+            return [told["tokens"] for told in pool.map(lambda ids: completed(ids, max_new_tokens), prompts)]
 
     def answer(ids: list[int], max_new_tokens: int, emit: Any) -> dict[str, float]:
-        request = {"prompt": ids, "n_predict": max_new_tokens, "cache_prompt": False, "return_tokens": True, **GREEDY}
-        told = asked(f"{url}/completion", request)
+        told = completed(ids, max_new_tokens)
         emit(told["tokens"])
         times = told["timings"]
         return {
@@ -92,4 +139,4 @@ def open_model(options: dict[str, Any]) -> tuple[dict[str, str], Any]:
 
     lines = (version.stderr + version.stdout).splitlines()
     told = [line for line in lines if line.startswith("version")] or lines or ["unknown"]
-    return {"llama-server": told[0].removeprefix("version").strip(": ")}, answer
+    return {"llama-server": told[0].removeprefix("version").strip(": ")}, answer, answer_all

@@ -1,15 +1,19 @@
 """Runs one worker file and speaks JSON lines: requests on standard input, replies on standard output.
 
     python protocol.py WORKER.py
-    {"do": "describe"}                                   -> {"modes": [...], "about": {...}, "model": "hf" or "gguf"}
-    {"do": "open", "mode", "model", "threads", "dtype", "context", "eos", "generation_config", "settings"}
-                                                         -> {"versions": {...}}
+    {"do": "describe"}                                   -> {"modes": [...], "about": {...}, "model": "hf" or "gguf", ...}
+    {"do": "open", "mode", "model", "threads", "dtype", "context", "at_once", "draft", "eos", "generation_config",
+     "settings"}                                         -> {"versions": {...}, "several": can it answer prompts at once}
     {"do": "answer", "ids": [...], "max_new_tokens": n}  -> {"ids", "first_tokens", "first_seconds", "decode_seconds", ...}
+    {"do": "answer_all", "prompts": [[...]], "at_once": n, "max_new_tokens": n}    -> {"ids": [[...]], "seconds"}
 
 A request that fails is answered with {"error": sentence}. A worker file defines MODES (names, or a dictionary that says of
 each what it is), MODEL and open_model(options), which gives its versions and a function answer(ids, max_new_tokens, emit).
 emit takes tokens as they come and says True when the answer is complete. An answer that returns a dictionary replaces the
-worker's figures in the reply by those that the engine measured. This file runs in Pythons that have no forerun.
+worker's figures in the reply by those that the engine measured. If prompts can be answered at once, open_model also gives
+answer_all(prompts, at_once, max_new_tokens), which keeps so many in flight and returns their tokens. DRAFTS, if defined, are
+the modes that need a draft model; REFUSED says why files in a format aren't read; COMPUTES, that dtype counts for files.
+This file runs in Pythons that have no forerun.
 """
 
 from __future__ import annotations
@@ -25,6 +29,7 @@ from typing import Any
 
 Emit = Callable[[Sequence[int]], bool]
 Answer = Callable[[list[int], int, Emit], "dict[str, Any] | None"]
+AnswerAll = Callable[[list[list[int]], int, int], Sequence[Sequence[int]]]
 
 
 class Stopwatch:
@@ -108,6 +113,7 @@ class RequestHandler:
     def __init__(self, worker: Any) -> None:
         self._worker = worker
         self._answer: Answer | None = None
+        self._answer_all: AnswerAll | None = None
         self._eos: list[int] = []
 
     def reply(self, request: dict[str, Any]) -> dict[str, Any]:
@@ -118,19 +124,35 @@ class RequestHandler:
                 "modes": list(modes),
                 "about": modes if isinstance(modes, dict) else {},
                 "model": self._worker.MODEL,
+                "drafts": list(getattr(self._worker, "DRAFTS", ())),
+                "refused": dict(getattr(self._worker, "REFUSED", {})),
+                "computes": bool(getattr(self._worker, "COMPUTES", False)),
             }
         if task == "open":
             if request["mode"] not in self._worker.MODES:
                 raise ValueError(f"unknown mode {request['mode']!r}; known: {', '.join(self._worker.MODES)}")
             self._eos = request["eos"]
-            versions, self._answer = self._worker.open_model(request)
-            return {"versions": versions}
+            versions, self._answer, *more = self._worker.open_model(request)
+            self._answer_all = more[0] if more else None
+            return {"versions": versions, "several": bool(more)}
         if task == "answer" and self._answer is not None:
             forget_peak()
             watch = Stopwatch(request["max_new_tokens"], self._eos)
             told = self._answer(request["ids"], request["max_new_tokens"], watch.emit)
             return {**watch.answer(), "peak_mb": peak_mb(), **(told or {})}
+        if task == "answer_all" and self._answer_all is not None:
+            return self._all(self._answer_all, request["prompts"], request["at_once"], request["max_new_tokens"])
         raise ValueError(f"can't do {task!r} now; known: describe, open, and answer once a model is open")
+
+    def _all(self, answer_all: AnswerAll, prompts: list[list[int]], at_once: int, limit: int) -> dict[str, Any]:
+        """The seconds are those of all of them together; what follows an end of sequence is cut off."""
+        begun = time.perf_counter()
+        answers = answer_all(prompts, at_once, limit)
+        seconds = time.perf_counter() - begun
+        watches = [Stopwatch(limit, self._eos) for _ in answers]
+        for watch, tokens in zip(watches, answers, strict=True):
+            watch.emit(tokens)
+        return {"ids": [watch.answer()["ids"] for watch in watches], "seconds": seconds}
 
 
 def main(path: str) -> None:

@@ -8,7 +8,7 @@ from dataclasses import replace
 from pathlib import Path
 from typing import Any, final
 
-from ...bench.workers.llama_server import GREEDY
+from ...bench.workers.llama_server import GREEDY, complaint_in
 from ...errors import UnsupportedOption
 from ...models.files.locate import locate
 from .knobs import Knobs, Wanted
@@ -20,8 +20,6 @@ NEEDED = "--spec-draft-n-max"
 SIZES = ((3, 3), (3, 8), (2, 3), (4, 16), (12, 48))  # n that must match, m that are drafted; the last is its default
 POOLS = ((24, 48, 64), (12, 8, 24), (8, 4, 12))  # match, least and most; the first is --spec-default
 LENGTHS, SURE, LEAST = (4, 8, 2, 16), (0.5, 0.0, 0.8), (0, 2)
-# what it says while it comes up all the same, and then decodes plainly
-COMPLAINTS = ("failed to initialize speculative", "vocabs are not compatible", "speculative decoding not supported")
 PLACES = {SIMPLE: 1, MAP: 2, MOD: 3, DRAFT: 4, LIST: 5}
 
 
@@ -88,7 +86,7 @@ class LlamaCpp(ServingEngine):
         return {"cache_prompt": False, **GREEDY}
 
     def complaint(self, log: str) -> str | None:
-        return next((line.strip() for line in log.splitlines() if any(one in line for one in COMPLAINTS)), None)
+        return complaint_in(log)
 
 
 def _ngram(method: str, n: int, m: int) -> Knobs:
