@@ -1,9 +1,9 @@
 """The best cascade that is known for a model: text that is copied, then a draft that was trained for it, if there is one.
 
-Where a table of the model's own n-grams is known, it is asked where the text is less sure. It costs no forward.
-A trained draft is taken where it is small beside the model, and begins with the end of the prompt: reading a long one takes
-longer than all that its drafts give. Other drafters need training, or seldom pay (recycling, early exits, trees), so
-they are named where they are wanted.
+A table of the model's own n-grams, where one is known, is asked where the text is less sure, and costs no forward. A
+trained draft is taken where it is small beside the model, and begins with the end of the prompt: reading a long one takes
+longer than all that its drafts give. Other drafters need training, or seldom pay (recycling, early exits, trees), so they are
+named where they are wanted.
 """
 
 from __future__ import annotations
@@ -19,9 +19,9 @@ from .base import DRAFTERS, DrafterFactory, Parts
 from .cascade import cascade_of
 
 COPYING, TRAINED = "suffix", "draft_model"
-LARGEST = (
-    0.05  # a draft, of what a forward of the model reads; measured: .07 pays in some minutes alone, .02 does always
-)
+# a draft, of what a forward of the model reads; measured: .07 pays in some minutes alone, .02 does always, but not beside a
+# table
+LARGEST, LARGEST_BESIDE_TABLE = 0.05, 0.02
 READS = 128  # tokens of a long text: the rest makes its drafts hardly better, and the first of them later
 
 
@@ -35,7 +35,11 @@ def build(parts: Parts, *, trained: bool = True, keep: bool = True) -> Learning[
     table, left_out = _table(parts) if trained else (None, "")
     known = {} if table is None else {"ngrams": str(table.directory)}
     makers: dict[str, DrafterFactory] = {COPYING: DRAFTERS.entry(COPYING).build(parts, **known)}
-    draft, why = _trained_draft(parts) if trained else (None, "no trained draft is wanted")
+    draft, why = (
+        _trained_draft(parts, LARGEST if table is None else LARGEST_BESIDE_TABLE)
+        if trained
+        else (None, "no trained draft is wanted")
+    )
     name = ""
     if draft is not None:
         name, makers[TRAINED] = draft
@@ -61,12 +65,12 @@ def _named(copying: Drafter) -> Drafter:
     return copying
 
 
-def _trained_draft(parts: Parts) -> tuple[tuple[str, DrafterFactory] | None, str]:
+def _trained_draft(parts: Parts, largest: float) -> tuple[tuple[str, DrafterFactory] | None, str]:
     """The best known draft that can be opened, by name, and a sentence on the choice."""
     refused = ""
     for draft in known_drafts(parts.identity):
         try:
-            _check_size(draft, parts.target.runner.step_nbytes)
+            _check_size(draft, parts.target.runner.step_nbytes, largest)
             make = DRAFTERS.entry(TRAINED).build(parts, model=str(draft.directory), draws=False, reads=READS)
         except (ForerunError, ValueError, OSError) as error:
             refused = refused or f"; the draft {draft.name} was left out: {error}"
@@ -75,9 +79,9 @@ def _trained_draft(parts: Parts) -> tuple[tuple[str, DrafterFactory] | None, str
     return None, refused.removeprefix("; ") or "no trained draft is known for this model"
 
 
-def _check_size(draft: KnownDraft, read: int | None) -> None:
+def _check_size(draft: KnownDraft, read: int | None, largest: float) -> None:
     """Raise UnsupportedOption for one that is large beside a model whose forward reads so many bytes."""
-    if read is not None and draft.nbytes > LARGEST * read:
+    if read is not None and draft.nbytes > largest * read:
         raise UnsupportedOption(
             f"{draft.nbytes / 1e6:.1f} MB are much beside this form of the model ({read / 1e6:.0f} MB)"
         )
