@@ -2,8 +2,8 @@
 
 A table of the model's own n-grams, where one is known, is asked where the text is less sure, and costs no forward. A
 trained draft is taken where it is small beside the model, and begins with the end of the prompt: reading a long one takes
-longer than all that its drafts give. Other drafters need training, or seldom pay (recycling, early exits, trees), so they are
-named where they are wanted.
+longer than all that its drafts give. Other drafters need training, or seldom pay (recycling, early exits, trees), so
+they are named where they are wanted.
 """
 
 from __future__ import annotations
