@@ -86,7 +86,7 @@ race() {
 		;;
 	default)
 		bench smollm2 default --suite "$suite" --per-category "${PER_CATEGORY:-6}" --weights int4 \
-			--methods "${METHODS:-default,$methods/lookup-3.json,$methods/suffix-cost.json,$methods/draft.json}" \
+			--methods "${METHODS:-default,$methods/lookup-3.json,$methods/suffix-cost.json,$methods/ngrams.json}" \
 			--peers llama.cpp:plain,llama.cpp@q4_0:plain,llama-server@q4_0:plain+ngram-simple+default $llama $server $small
 		;;
 	texts)
@@ -110,7 +110,7 @@ race() {
 			*) carved=,$methods/carved-int4.json count=1 ;;
 			esac
 			in_forms drafters --suite "$suite" --per-category "${PER_CATEGORY:-$count}" --max-new-tokens "$fewer" \
-				--methods "${METHODS:-default,$methods/suffix.json,$methods/lookup-3.json,$methods/recycle.json,$methods/draft.json$carved}"
+				--methods "${METHODS:-default,$methods/suffix.json,$methods/lookup-3.json,$methods/recycle.json,$methods/ngrams.json,$methods/draft.json$carved}"
 		done
 		;;
 	vllm-threads)
