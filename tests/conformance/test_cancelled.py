@@ -13,12 +13,16 @@ import pytest
 import forerun
 from forerun import DRAFTERS, Engine
 from forerun.core.drive import Batch
+from forerun.core.identity import identity_of
 from forerun.core.values import Round
 from forerun.drafters.corpora.files import build_corpus
 from forerun.engine.request import RequestOptions
+from forerun.models.files.ngrams import write_ngrams
 from forerun.models.packed.pool import SequencePool
 from forerun.models.packed.sequence import Sequence as PackedSequence
 from forerun.testing import tiny_model
+from forerun.train.data.examples import Example
+from forerun.train.ngrams.table import build_table
 
 PROMPTS = [[number % 5 + 1, 6, 7, 8, number % 3 + 1, 6, 7] for number in range(8)]
 NEW = 24
@@ -46,9 +50,11 @@ def plain(target: Any) -> list[tuple[int, ...]]:
 
 
 @pytest.fixture(scope="module")
-def texts(plain: list[tuple[int, ...]], tmp_path_factory: pytest.TempPathFactory) -> Path:
+def texts(target: Any, plain: list[tuple[int, ...]], tmp_path_factory: pytest.TempPathFactory) -> Path:
     place = tmp_path_factory.mktemp("corpora") / "texts"
     build_corpus([[*prompt, *ids] for prompt, ids in zip(PROMPTS, plain, strict=True)], place, ("", 97))
+    answers = [Example((*prompt, *ids), len(prompt)) for prompt, ids in zip(PROMPTS, plain, strict=True)]
+    write_ngrams(build_table(answers, identity_of(target, None), held_out=0.5)[0], place.with_name("table"))
     return place
 
 
@@ -56,6 +62,8 @@ def drafting(target: Any, name: str, texts: Path) -> Engine:
     given = dict(OPTIONS.get(name, {}))
     if name == "corpus":
         given["path"] = str(texts)
+    if name == "ngrams":
+        given["table"] = str(texts.with_name("table"))
     if name == "draft_model":
         given["model"] = tiny_model("llama", seed=7, num_hidden_layers=1)
     return forerun.load(target, drafter=name, drafter_options=given, policy="fixed", policy_options={"k": 4})

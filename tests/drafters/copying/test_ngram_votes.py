@@ -11,7 +11,8 @@ from forerun.drafters.copying.continuations import Vote
 from forerun.drafters.copying.ngram_votes import NgramVotes, open_votes
 from forerun.errors import InvalidModelFile, ModelNotFound, UnsupportedOption
 from forerun.models.files import known_drafts
-from forerun.models.files.ngrams import KIND, NgramFile, keys_of, write_ngrams
+from forerun.models.files.ngram_keys import keys_of
+from forerun.models.files.ngrams import KIND, NgramFile, write_ngrams
 
 TARGET = Identity("llama", 4, 32, 97, "a" * 16, "b" * 16)
 

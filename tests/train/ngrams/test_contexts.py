@@ -8,7 +8,8 @@ from random import Random
 import numpy as np
 import pytest
 
-from forerun.models.files.ngrams import LONGEST, keys_of
+from forerun.models.files.ngram_keys import keys_of
+from forerun.models.files.ngrams import LONGEST
 from forerun.train.data.examples import Example
 from forerun.train.ngrams.contexts import followers, places_of
 

@@ -5,14 +5,16 @@ from __future__ import annotations
 from bisect import bisect_left
 from collections.abc import Sequence
 from pathlib import Path
-from typing import final
+from typing import TYPE_CHECKING, final
 
 import numpy as np
 
 from ...core.identity import Identity
-from ...models.files.known_tables import known_table
-from ...models.files.ngrams import STEPS, NgramFile, keys_of, read_ngrams
+from ...models.files.ngram_keys import STEPS, keys_of
 from .continuations import Vote
+
+if TYPE_CHECKING:
+    from ...models.files.ngrams import NgramFile
 
 
 @final
@@ -44,6 +46,10 @@ def open_votes(table: str, target: Identity) -> NgramVotes:
 
     Raises ModelNotFound, InvalidModelFile, and UnsupportedOption on a table of another tokenizer.
     """
+    # here, since other engines' Pythons may have all that drafting takes but not what finding a table takes
+    from ...models.files.known_tables import known_table
+    from ...models.files.ngrams import read_ngrams
+
     path = Path(table).expanduser()
     file = read_ngrams(path if path.exists() else known_table(table) or path)
     file.check_target(target)

@@ -6,7 +6,7 @@ verification and changes no text.
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
@@ -16,11 +16,10 @@ from torch import Tensor
 
 from ...core.identity import Identity
 from ...errors import UnsupportedOption
+from .ngram_keys import STEPS
 from .saved import Kind, read_saved, write_saved
 
 KIND = Kind("n-gram table", "ngrams")
-FACTOR, MIX, WORD = 0x9E3779B97F4A7C15, 0xD6E8FEB86659FD93, 2**64 - 1
-STEPS = 255  # in which a probability is kept
 LONGEST = 8  # tokens of a context
 
 
@@ -72,19 +71,6 @@ class NgramFile:
                 f"the n-gram table is of another tokenizer (vocabulary {mine or 'unknown'} of {self.target.vocab_size} "
                 f"tokens) than the model's ({its or 'unknown'} of {other.vocab_size}); make one with: forerun train ngrams"
             )
-
-
-def keys_of(end: Sequence[int], longest: int) -> list[int]:
-    """Of the last token, of the last two and so on: the keys of these contexts.
-
-    train/ngrams/contexts.py computes the same ones of whole arrays.
-    """
-    keys: list[int] = []
-    state = 0
-    for token in reversed(end[-longest:]):
-        state = (state + token + 1) * FACTOR & WORD
-        keys.append((state ^ state >> 29) * MIX >> 32 & 0xFFFFFFFF)
-    return keys
 
 
 def is_table(directory: Path) -> bool:

@@ -9,7 +9,7 @@ from typing import Any, final
 import numpy as np
 from numpy.typing import NDArray
 
-from ...models.files.ngrams import FACTOR, MIX
+from ...models.files.ngram_keys import FACTOR, MIX
 from ..data.examples import Example
 
 Array = NDArray[Any]

@@ -16,7 +16,8 @@ import torch
 from numpy.typing import NDArray
 
 from ...core.identity import Identity
-from ...models.files.ngrams import LONGEST, STEPS, NgramFile
+from ...models.files.ngram_keys import STEPS
+from ...models.files.ngrams import LONGEST, NgramFile
 from ..data.examples import Example, fingerprint, split
 from .contexts import Followers, Places, followers, places_of
 
