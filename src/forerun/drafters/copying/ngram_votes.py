@@ -19,11 +19,11 @@ if TYPE_CHECKING:
 
 @final
 class NgramVotes:
-    """Searched by bisection: some microseconds a token. It takes 9 bytes a context, one more array than the file."""
+    """Searched by bisection: some microseconds a token. It holds 9 bytes a context."""
 
     def __init__(self, table: NgramFile) -> None:
         self.longest = table.longest
-        # views, not arrays of numpy: an element is read three times as fast, as a plain int
+        # memory views: an element is read as a plain int, not as a scalar of numpy
         self._keys = table.keys.numpy().astype(np.uint32).data
         self._tokens = table.tokens.numpy().astype(np.int32).data
         self._likely = table.likely.numpy().astype(np.uint8).data
