@@ -107,7 +107,8 @@ class _Entries:
         keys, tokens, shares = (np.concatenate(part) for part in zip(*self._parts, strict=True))
         order = np.lexsort((-shares, keys))
         keys, tokens, shares = keys[order], tokens[order], shares[order]
-        once = np.concatenate(([True], keys[1:] != keys[:-1]))
+        once = np.ones(len(keys), bool)
+        once[1:] = keys[1:] != keys[:-1]
         return keys[once], tokens[once], shares[once]
 
 
@@ -148,10 +149,11 @@ def _chosen(places: Places, likely: dict[int, float], longest: int) -> _Entries:
     tokens, shares = np.full(len(places.next), -1), np.zeros(len(places.next))
     for length in range(1, longest + 1):
         level = followers(places, length)
-        says = np.array([likely.get(int(kind), 0.0) for kind in _kinds(level, length)])
+        # of classes that no held-out answer had, nothing is known
+        says = np.array([likely.get(int(kind), np.nan) for kind in _kinds(level, length)])
         before, shorter = tokens[level.place], shares[level.place]
-        news = (np.abs(says - shorter) > NEWS) | (before != level.tokens)
-        news &= np.maximum(says, shorter) > LEAST
+        news = (np.abs(says - shorter) > NEWS) | ((before != level.tokens) & ~np.isnan(says))
+        news &= np.fmax(says, shorter) > LEAST
         part = level.keys[news], level.tokens[news], says[news]
         entries.add(*part)
         _update(tokens, shares, part, places, length - 1)
