@@ -53,7 +53,10 @@ ONLY = {
     "core": {"errors"},
     "policies": {"errors", "core", "models.files"},
     # what a Python with another transformers than forerun's can import
-    "engines": {"errors", "core", "drafters", "policies", "engine"},
+    "engines": {
+        *("errors", "core", "drafters", "policies", "engine"),
+        *("models.files", "models.lean", "models.loading", "models.packed"),
+    },
     "traces": {"errors", "jsonl", "core", "models.packed", "models.files", "drafters", "policies", "engine", "bench"},
     "": {"errors", "core", "models.packed", "drafters", "policies", "engine", "hf"},
     "__main__": {"cli"},

@@ -31,7 +31,7 @@ PROJECT: dict[str, Any] = tomllib.loads((ROOT / "pyproject.toml").read_text(enco
 EXTRAS: dict[str, list[str]] = PROJECT["optional-dependencies"]
 CONSTRAINTS = (ROOT / "constraints.txt").read_text(encoding="utf-8").splitlines()
 # other engines, each in an environment of its own
-ELSEWHERE = {"llama_cpp", "vllm"}
+ELSEWHERE = {"llama_cpp", "openvino", "openvino_genai", "vllm"}
 # optuna brings the first, fastapi the others
 BROUGHT = {"sqlalchemy", "pydantic", "starlette"}
 KERNELS = "forerun/models/lean/native/cpp/"

@@ -10,6 +10,9 @@ reading the prompts. Ratios hold within one run only; about 10 minutes on two qu
 
     --engines plain,ngram-3,forerun --methods governor,"noise governor" --sizes 1,16 --prompts 4,16 --repeats 2 --new 48
         --eager
+
+Methods "draft ..." and "both ..." run the shipped draft of smollm2, alone and after `suffix`; for them vLLM's Python needs
+forerun itself installed (pip install --no-deps) and platformdirs.
 """
 
 from __future__ import annotations
@@ -39,6 +42,8 @@ from forerun.engine.measurement_conditions import hardware  # noqa: E402
 
 ENGINES = ("plain", "ngram-3", "ngram-5", "forerun")
 SUFFIX, NOISE = {"name": "suffix", "history": 0}, {"name": "noise"}
+DRAFT = {"name": "draft_model", "model": "smollm2-draft"}
+BOTH = {"name": "cascade", "of": "suffix,draft_model", "history": 0, "model": "smollm2-draft"}
 POLICIES: dict[str, dict[str, Any]] = {
     "fixed": {"name": "fixed"},
     "cost": {"name": "cost"},
@@ -47,7 +52,10 @@ POLICIES: dict[str, dict[str, Any]] = {
 METHODS = {
     **{name: {"drafter": SUFFIX, "policy": policy} for name, policy in POLICIES.items()},
     **{f"noise {name}": {"drafter": NOISE, "policy": policy} for name, policy in POLICIES.items()},
+    **{f"draft {name}": {"drafter": DRAFT, "policy": policy} for name, policy in POLICIES.items()},
+    **{f"both {name}": {"drafter": BOTH, "policy": policy} for name, policy in POLICIES.items()},
 }
+BY_DEFAULT = [name for name in METHODS if not name.startswith(("draft ", "both "))]  # for any model
 
 
 def names(known: Iterable[str]) -> Callable[[str], list[str]]:
@@ -79,7 +87,8 @@ def opened(given: argparse.Namespace, context: int, stack: ExitStack) -> dict[st
             "eager": given.eager,
             "environment": {"VLLM_CPU_OMP_THREADS_BIND": given.bind},
         }
-        variables = {"OMP_NUM_THREADS": str(given.threads), "PYTHONPATH": str(HERE.parents[1] / "src")}
+        paths = [str(HERE.parents[1] / "src"), *filter(None, [os.environ.get("PYTHONPATH")])]
+        variables = {"OMP_NUM_THREADS": str(given.threads), "PYTHONPATH": os.pathsep.join(paths)}
         turn = Turn(mode, given.vllm_python, HERE / "vllm_subject.py", settings, **variables)
         stack.callback(turn.close)
         found |= {name: (turn, name) for name in given.methods} if mode == "forerun" else {mode: (turn, "")}
@@ -150,7 +159,7 @@ def main() -> None:
     parser.add_argument("--longest", type=int, default=8, help="a draft of the proposer")
     parser.add_argument("--repeats", type=int, default=3)
     parser.add_argument("--engines", type=names(ENGINES), default=list(ENGINES))
-    parser.add_argument("--methods", type=names(METHODS), default=list(METHODS), help="of the proposer")
+    parser.add_argument("--methods", type=names(METHODS), default=BY_DEFAULT, help="of the proposer")
     parser.add_argument("--threads", type=int, default=os.cpu_count())
     parser.add_argument(
         "--bind", default="nobind", help="VLLM_CPU_OMP_THREADS_BIND; native/vllm-threads-*.json say why"

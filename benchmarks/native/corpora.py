@@ -68,7 +68,6 @@ def built(model: str, file: Path, folder: Path) -> dict[str, Any]:
     used = resource.getrusage(resource.RUSAGE_CHILDREN)
     return {
         "tokens": told["tokens"],
-        "shards": told["shards"],
         "megabytes_on_disk": round(told["bytes"] / MEGABYTE, 1),
         "seconds": round(time.perf_counter() - begun, 1),
         "processor_seconds": round(used.ru_utime + used.ru_stime, 1),

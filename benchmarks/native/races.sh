@@ -9,7 +9,8 @@
 #   texts (4)        int4 by default on all of SUITE: is every text plain decoding's
 #   bf16 (5)         bfloat16, plain, by default and with a carved draft of itself, with vLLM, plain and with n-grams
 #   kinds (7)        prompts that answers repeat, agents' turns and open questions: each drafter that needs no training, in FORMS
-#   drafters (6)     each drafter alone and by default on SUITE, in FORMS (int4, bfloat16 and float32)
+#   drafters (5)     each drafter alone and by default on SUITE, 64 tokens, in FORMS: int4 (4 prompts a category), bfloat16 (2) and
+#                    float32 (1), these two with a carved int4 draft of themselves too
 #   forwards (3)     milliseconds by rows, native, torch and llama.cpp
 #   batches (4)      1, 8 and 16 prompts at once, native, torch and vLLM
 #   identical (8)    is every text plain decoding's, with every kind of draft, alone and in batches, in every form
@@ -31,6 +32,7 @@ set -eu
 
 suite=$1
 shift
+fewer=${NEW:-64}
 : "${PYTHON:=.venv/bin/python}" "${PEERS:=.peers}" "${OUT:=benchmarks/native}" "${WORK:=.runs/native}" "${FORM:=}"
 : "${THREADS:=$(nproc)}" "${NEW:=128}" "${ROOT:=benchmarks}" "${BUDGET:=3m}" "${ADAPTER:=}"
 forerun=${PYTHON%python*}forerun
@@ -84,7 +86,7 @@ race() {
 		;;
 	default)
 		bench smollm2 default --suite "$suite" --per-category "${PER_CATEGORY:-6}" --weights int4 \
-			--methods "${METHODS:-default,$methods/lookup-3.json,$methods/suffix-cost.json,$methods/draft.json}" \
+			--methods "${METHODS:-default,$methods/lookup-3.json,$methods/suffix-cost.json,$methods/ngrams.json}" \
 			--peers llama.cpp:plain,llama.cpp@q4_0:plain,llama-server@q4_0:plain+ngram-simple+default $llama $server $small
 		;;
 	texts)
@@ -101,9 +103,15 @@ race() {
 			--methods "${METHODS:-default,$methods/suffix.json,$untrained,$methods/suffix-recycle.json}"
 		;;
 	drafters)
-		forms=${FORMS:-int4,bfloat16,float32}
-		in_forms drafters --suite "$suite" --per-category "${PER_CATEGORY:-2}" \
-			--methods "${METHODS:-default,$methods/suffix.json,$untrained,$methods/draft.json}"
+		for forms in $(echo "${FORMS:-int4,bfloat16,float32}" | tr , ' '); do
+			case $forms in
+			int4 | int8) carved="" count=4 ;;
+			bfloat16) carved=,$methods/carved-int4.json count=2 ;;
+			*) carved=,$methods/carved-int4.json count=1 ;;
+			esac
+			in_forms drafters --suite "$suite" --per-category "${PER_CATEGORY:-$count}" --max-new-tokens "$fewer" \
+				--methods "${METHODS:-default,$methods/suffix.json,$methods/lookup-3.json,$methods/recycle.json,$methods/ngrams.json,$methods/draft.json$carved}"
+		done
 		;;
 	vllm-threads)
 		for bind in "0-$((THREADS - 1))" nobind auto; do
@@ -178,6 +186,8 @@ race() {
 [ $# -gt 0 ] || set -- plain default texts bf16 forwards batches identical
 for name in "$@"; do
 	echo "== $name, $(date +%T), load $(cut -d ' ' -f 1-3 /proc/loadavg)"
+	begun=$(date +%s)
 	race "$name"
+	echo "== $name took $(($(date +%s) - begun)) s"
 done
 echo "== done, $(date +%T)"

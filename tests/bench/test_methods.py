@@ -45,7 +45,7 @@ def test_default_is_what_generate_does_unless_told_otherwise() -> None:
 def test_an_unknown_method_is_refused_with_the_known_ones() -> None:
     with pytest.raises(
         UnsupportedOption,
-        match=r"unknown method 'magic'; known: plain, default, auto, cascade, .*hybrid, lookup, prediction, recycle, self",
+        match=r"unknown method 'magic'; known: plain, default, auto, .*hybrid, lookup, ngrams, prediction, recycle, self",
     ):
         read_methods(["magic"])
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from dataclasses import replace
 from functools import cache
 from pathlib import Path
 from typing import Any
@@ -13,6 +14,7 @@ import torch
 from forerun import DRAFTERS, POLICIES, Engine, load
 from forerun.core.identity import Pair, identity_of
 from forerun.drafters.corpora.files import build_corpus
+from forerun.models.files.ngrams import write_ngrams
 from forerun.models.loading.load import Module
 from forerun.testing import save_tiny_classifier, save_tiny_draft, save_tiny_head, tiny_model
 from forerun.train.data.examples import Example
@@ -20,6 +22,7 @@ from forerun.train.distil.adapter import shape_like
 from forerun.train.distil.adapter_run import train_adapter
 from forerun.train.distil.recipe import DistilRecipe
 from forerun.train.distil.run import DistilRun
+from forerun.train.ngrams.table import build_table
 
 PROMPTS = ([5, 6, 7, 8, 5, 6, 7], [1], [2, 3] * 12, list(range(30, 50)))
 NEW = 16
@@ -29,7 +32,13 @@ VARIANTS: dict[str, list[dict[str, Any]]] = {
     "self": [{"exit_layer": 1}, {"exit_layer": 3}, {"skip_attention": (1, 2), "skip_mlp": (2,)}, {}],
     "lookup": [{}, {"max_ngram": 2, "min_ngram": 2}],
     "prediction": [{}],
-    "suffix": [{}, {"least": 0.01, "history": 0}],
+    "suffix": [
+        {},
+        {"least": 0.01, "history": 0},
+        {"ngrams": "counted", "least": 0.01},
+        {"ngrams": "wrong", "least": 0.01},
+    ],
+    "ngrams": [{"table": "counted"}, {"table": "wrong", "least": 0.01}],
     "recycle": [{"min_confidence": 0.0, "budget": 12}, {"n": 1, "pairs": 0, "min_confidence": 0.01}],
     "corpus": [{"path": "texts"}, {"path": "texts", "least": 0.01}],
     "draft_model": [{"model": "small"}, {"model": "itself"}, {"model": "compact"}, {"model": "small", "draws": False}],
@@ -66,7 +75,7 @@ POLICY_VARIANTS: dict[str, list[dict[str, Any]]] = {
 # Where drafts depend on earlier requests or on the clock, drawn drafts give another text for the same seed, of the same law.
 REMEMBER = ("adaptive", "cost", "governor")
 CHOICE = ("cascade", "hybrid")
-CHOOSE = ("none", "auto", "lookup", "suffix", "prediction", "recycle", "corpus")
+CHOOSE = ("none", "auto", "lookup", "suffix", "prediction", "recycle", "corpus", "ngrams")
 
 
 HEADS: dict[str, tuple[str, Callable[[Path, Pair], Path]]] = {
@@ -74,6 +83,7 @@ HEADS: dict[str, tuple[str, Callable[[Path, Pair], Path]]] = {
     "disco": ("classifier", save_tiny_classifier),
 }
 PLACE: list[Path] = []
+TABLES: dict[str, str] = {}
 CORPORA: dict[str, str] = {}
 ADAPTERS: dict[str, str] = {}
 COMPACT: list[Path] = []
@@ -92,6 +102,17 @@ def corpora(tmp_path_factory: pytest.TempPathFactory) -> None:
     wrong = [[*text[: -NEW // 2], 0, *text[-NEW // 2 + 1 :]] for text in texts]
     build_corpus([*texts, *wrong], place, ("", target().config.vocab_size))
     CORPORA["texts"] = str(place)
+
+
+@pytest.fixture(scope="module", autouse=True)
+def tables(tmp_path_factory: pytest.TempPathFactory) -> None:
+    """N-grams of the prompts' answers, and the same ones with other tokens after them."""
+    place, size = tmp_path_factory.mktemp("tables"), target().config.vocab_size
+    answers = [Example((*prompt, *greedy_by_transformers(tuple(prompt))), len(prompt)) for prompt in PROMPTS]
+    table, _ = build_table(answers, identity_of(target(), None), held_out=0.5)
+    write_ngrams(table, place / "counted")
+    write_ngrams(replace(table, tokens=(table.tokens + 1) % size, likely=table.likely * 0 + 255), place / "wrong")
+    TABLES.update({name: str(place / name) for name in ("counted", "wrong")})
 
 
 @pytest.fixture(scope="module", autouse=True)
@@ -149,6 +170,8 @@ def engine(drafter: str, options: dict[str, Any], policy: str, policy_options: d
         "model": lambda name: made.get(name) or models(name),
         "adapter": ADAPTERS.__getitem__,
         "path": CORPORA.__getitem__,
+        "table": TABLES.__getitem__,
+        "ngrams": TABLES.__getitem__,
     }
     built = {name: given[name](value) if name in given else value for name, value in options.items()}
     alone = load(target(), drafter=drafter, drafter_options=built)

@@ -1,6 +1,7 @@
 """The walk of the verifier; that its law is the target's is shown in tests/law."""
 
 from collections.abc import Sequence
+from random import Random
 from typing import final
 
 import pytest
@@ -9,7 +10,7 @@ import torch
 from forerun.core.chance import Chance, Seeded
 from forerun.core.law import Categorical, Law, PointMass
 from forerun.core.values import ROOT, Draft, Verdict
-from forerun.core.verify import verify
+from forerun.core.verify import follow, verify
 
 
 def chosen(tokens: Sequence[int], parents: Sequence[int] | None = None) -> Draft:
@@ -18,8 +19,10 @@ def chosen(tokens: Sequence[int], parents: Sequence[int] | None = None) -> Draft
 
 
 def greedily(draft: Draft, best: Sequence[int]) -> Verdict:
-    """The verdict where the target's choice after row i is best[i]."""
-    return verify(draft, lambda row, drafted: PointMass(best[row]), Seeded(0), 10)
+    """The verdict where the target's choice after row i is best[i], which the short way gives as well."""
+    verdict = verify(draft, lambda row, drafted: PointMass(best[row]), Seeded(0), 10)
+    assert follow(draft, best) == verdict
+    return verdict
 
 
 @final
@@ -54,6 +57,14 @@ def test_a_tree_is_followed_along_the_targets_own_choices() -> None:
 
 def test_of_two_equal_children_the_first_is_followed() -> None:
     assert greedily(chosen([4, 4, 5], [ROOT, ROOT, 1]), [4, 5, 0, 0]) == Verdict((0,), (4, 5))
+
+
+def test_best_tokens_are_followed_as_point_masses_are_verified() -> None:
+    random = Random(0)
+    for _ in range(300):
+        size = random.randrange(9)
+        draft = chosen([random.randrange(3) for _ in range(size)], [random.randrange(-1, node) for node in range(size)])
+        greedily(draft, [random.randrange(3) for _ in range(size + 1)])
 
 
 def test_a_row_is_asked_for_only_when_the_walk_reaches_it_with_the_tokens_that_lead_to_it() -> None:

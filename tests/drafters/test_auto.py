@@ -1,18 +1,23 @@
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
 
 import pytest
+import torch
 
 import forerun
 from forerun import Engine
 from forerun.core.learned import Learning
 from forerun.drafters import auto
 from forerun.drafters.cascade import Cascade
+from forerun.models.files import known_drafts
+from forerun.models.files.ngrams import KIND, write_ngrams
 from forerun.testing import save_tiny, tiny_model
+from forerun.train.data.examples import Example
+from forerun.train.ngrams.table import build_table
 
 LOOP = [5, 6, 7, 8] * 6
 
@@ -183,3 +188,56 @@ def test_a_kept_file_that_is_damaged_changes_no_text(
     assert "is damaged" in capsys.readouterr().err
     assert engine.choice.endswith("learns as it goes")
     assert engine.generate(LOOP, max_new_tokens=24).ids == plain.generate(LOOP, max_new_tokens=24).ids
+
+
+@pytest.fixture
+def table(plain: Engine, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    """A known table of what the model writes after a few prompts."""
+    prompts = [[number % 7 + 1, 6, number % 3 + 1] for number in range(12)]
+    texts = plain.using("none").generate(prompts, max_new_tokens=24)
+    answers = [Example((*prompt, *text.ids), 3) for prompt, text in zip(prompts, texts, strict=True)]
+    counted, _ = build_table(answers, plain.identity, held_out=0.5)
+    write_ngrams(replace(counted, likely=torch.full_like(counted.likely, 200)), tmp_path / "own")
+    monkeypatch.setenv(known_drafts.SWITCH, str(tmp_path))
+    return tmp_path / "own"
+
+
+def test_a_table_of_the_models_own_answers_is_asked_and_leaves_texts_as_they_are(
+    plain: Engine, drafts: list[Any], table: Path
+) -> None:
+    names, made = built(plain)
+    assert names == ("suffix",)
+    assert made.choice == "auto: suffix with the n-grams of own; no trained draft is known for this model"
+    prompts = [[3, 6, 1], [1], [9] * 20]
+    wanted = [result.ids for result in plain.using("none").generate(prompts, max_new_tokens=24)]
+    results = plain.using("auto", "fixed", policy_options={"k": 3}).generate(prompts, max_new_tokens=24)
+    assert [result.ids for result in results] == wanted
+    assert (
+        results[0].stats.drafted > plain.using("suffix", "fixed").generate([3, 6, 1], max_new_tokens=24).stats.drafted
+    )
+
+
+def test_a_table_of_another_model_is_not_asked(drafts: list[Any], table: Path) -> None:
+    other = forerun.load(tiny_model("llama", seed=5))
+    assert built(other)[1].choice.startswith("auto: suffix; ")
+
+
+def test_a_table_that_cannot_be_read_is_told(plain: Engine, drafts: list[Any], table: Path) -> None:
+    (table / KIND.weights_file).write_bytes(b"")
+    choice = built(plain)[1].choice
+    assert choice.startswith("auto: suffix; no trained draft is known for this model; a table was left out: ")
+
+
+def test_beside_a_table_a_draft_must_be_smaller(
+    drafts: list[Any], small: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    lean = forerun.load(str(save_tiny(tmp_path / "target", "llama")), runner="lean")
+    assert lean.runner.step_nbytes is not None
+    answers = [Example((1, 2, 3, number), 1) for number in range(4, 40)]
+    write_ngrams(build_table(answers, lean.identity, held_out=0.5)[0], tmp_path / "own")
+    drafts[:] = [known("small", small, nbytes=int(lean.runner.step_nbytes * auto.LARGEST))]
+    assert built(lean)[0] == ("suffix", "draft_model")
+    monkeypatch.setenv(known_drafts.SWITCH, str(tmp_path))
+    assert built(lean)[0] == ("suffix",)
+    drafts[:] = [known("small", small, nbytes=int(lean.runner.step_nbytes * auto.LARGEST_BESIDE_TABLE))]
+    assert built(lean)[0] == ("suffix", "draft_model")

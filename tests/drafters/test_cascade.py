@@ -243,7 +243,7 @@ def test_options_go_to_the_drafter_that_has_them_or_that_is_named() -> None:
     build(None, of="suffix,prediction", suffix_least=0.3, prediction_least=0.2)  # type: ignore[arg-type]
     with pytest.raises(UnsupportedOption, match="write suffix_least or prediction_least"):
         build(None, of="suffix,prediction", least=0.3)  # type: ignore[arg-type]
-    with pytest.raises(UnsupportedOption, match=r"no option 'k'; its options: of, least, history, max_ngram"):
+    with pytest.raises(UnsupportedOption, match=r"no option 'k'; its options: of, least, history, ngrams, max_ngram"):
         build(None, of="suffix,lookup", k=3)  # type: ignore[arg-type]
     with pytest.raises(ValueError, match="min_ngram"):
         build(None, of="suffix,lookup", max_ngram=0)  # type: ignore[arg-type]

@@ -71,8 +71,8 @@ def test_tokens_are_chosen_and_chained_with_a_confidence_each(place: Path) -> No
     assert all(0 < confidence(step) < 1 for step in found)
 
 
-def test_shards_answer_as_one(tmp_path: Path) -> None:
-    build_corpus(TEXTS, tmp_path / "corpus", ("", SIZE), shard_tokens=7)
+def test_a_corpus_that_was_sorted_in_pieces_answers_as_one(tmp_path: Path) -> None:
+    build_corpus(TEXTS, tmp_path / "corpus", ("", SIZE), sorted_at_once=3)
     drafter = corpus(tmp_path / "corpus", least=0.01)
     assert tokens(drafter, 1, 2, 3) == [4, 5, 6]
     assert tokens(drafter, 9, 2, 3) == [7, 8]

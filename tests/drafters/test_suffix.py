@@ -1,6 +1,8 @@
 from __future__ import annotations
 
+from pathlib import Path
 from time import process_time
+from types import SimpleNamespace
 from typing import Any
 
 import pytest
@@ -10,12 +12,17 @@ import forerun
 from forerun.core.chance import Seeded
 from forerun.core.drafter import Drafter
 from forerun.core.forward import Rows
+from forerun.core.identity import Identity
 from forerun.core.values import ROOT, Context, Draft, Round, Step, Verdict
 from forerun.drafters.base import DRAFTERS, DrafterFactory
+from forerun.models.files.ngrams import write_ngrams
 from forerun.policies.base import confidence
 from forerun.testing import tiny_model
+from forerun.train.data.examples import Example
+from forerun.train.ngrams.table import build_table
 
 LOOP = [5, 6, 7, 8] * 6
+IDENTITY = Identity("llama", 4, 32, 97, "a" * 16, "b" * 16)
 
 
 def factory(**options: Any) -> DrafterFactory:
@@ -62,6 +69,24 @@ def test_what_followed_the_longest_match_follows_again() -> None:
 
 def test_places_that_agree_outvote_the_newest_one() -> None:
     assert tokens(suffix(), [1, 50, 1, 50, 1, 50, 1, 60, 1], most=1) == [50]
+
+
+def test_it_says_before_whether_a_draft_begins() -> None:
+    for ids in ([1, 2, 3], [4], [1, 50, 1, 60, 1, 70, 1], LOOP):
+        asked, unasked = suffix(), suffix()
+        begins = asked.begins(context(ids))
+        drafted = tokens(asked, ids) if begins else []
+        assert drafted == tokens(unasked, ids)
+        assert begins == bool(drafted)
+
+
+def test_an_answer_that_was_not_followed_by_a_draft_is_not_the_next_rounds() -> None:
+    drafter = suffix()
+    assert drafter.begins(context(LOOP))
+    verdict = Verdict((), (9,))
+    rows = Rows(torch.zeros(1, 8), torch.zeros(1, 4))
+    drafter.learn(context([*LOOP, 9]), Round((9,), Draft(), verdict, len(LOOP)), rows)
+    assert tokens(drafter, [*LOOP, 9]) == []
 
 
 def test_a_text_without_a_match_drafts_nothing() -> None:
@@ -182,3 +207,16 @@ def test_drafting_costs_few_microseconds_a_token_in_a_long_text() -> None:
         spent.append((process_time() - begun) / (count + 1))
     # 30 are promised; a test machine that is busy may be slow
     assert min(spent) < 100e-6
+
+
+def test_a_table_is_asked_where_the_text_says_nothing(tmp_path: Path) -> None:
+    answers = [Example((0, 41, 42, 43, 44, number), 1) for number in range(50, 90)]
+    write_ngrams(build_table(answers, IDENTITY, held_out=0.5)[0], tmp_path / "own")
+    parts: Any = SimpleNamespace(identity=IDENTITY)
+    make = DRAFTERS.entry("suffix").build(parts, ngrams=str(tmp_path / "own"))
+    drafter = make(None)  # type: ignore[arg-type]
+
+    assert tokens(drafter, [1, 2, 41]) == [42, 43, 44]
+    # the text goes on from there as it did before
+    assert tokens(make(None), [44, 7, 8, 9, 1, 2, 41])[:4] == [42, 43, 44, 7]  # type: ignore[arg-type]
+    assert tokens(suffix(), [1, 2, 41]) == []

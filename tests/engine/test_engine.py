@@ -303,7 +303,7 @@ def test_stop_strings_without_a_tokenizer_are_refused() -> None:
     [
         (
             {"drafter": "oracle"},
-            "unknown drafter 'oracle'; known: auto, cascade, .*hybrid, lookup, none, prediction, recycle, self",
+            "unknown drafter 'oracle'; known: auto, cascade, .*hybrid, lookup, ngrams, none, prediction, recycle, self",
         ),
         ({"policy": "never"}, "unknown policy 'never'; known: acceptance_head, "),
         (

@@ -72,7 +72,7 @@ def test_a_wrapping_policy_hands_on_what_it_does_not_know() -> None:
 def test_unknown_names_and_options_list_the_known_ones(parts: Parts) -> None:
     with pytest.raises(
         UnsupportedOption,
-        match=r"unknown drafter 'x'; known: auto, cascade, .*hybrid, lookup, none, prediction, recycle, self",
+        match=r"unknown drafter 'x'; known: auto, cascade, .*hybrid, lookup, ngrams, none, prediction, recycle, self",
     ):
         drafter_factory("x", None, parts)
     with pytest.raises(UnsupportedOption, match="drafter 'none' has no option 'k'; its options: none"):

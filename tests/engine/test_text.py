@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Sequence
+from random import Random
 from typing import Any
 
 import pytest
@@ -12,7 +13,7 @@ from hypothesis import strategies as st
 from tokenizers import AddedToken, Tokenizer, decoders, models
 from transformers import PreTrainedTokenizerFast
 
-from forerun.engine.text import BROKEN, Detokenizer, TextStream, backend_of, special_tokens
+from forerun.engine.text import BROKEN, Detokenizer, TextStream, backend_of, joins, special_tokens
 from forerun.testing import tiny_tokenizer
 
 TOKENIZER = tiny_tokenizer()
@@ -38,6 +39,21 @@ def test_an_unfinished_character_comes_with_the_flush() -> None:
     shown = pieces(ids)
     assert shown[:-1] == ["a", "", ""]
     assert BROKEN in shown[-1]
+
+
+@pytest.mark.parametrize("keep_special", [False, True])
+def test_tokens_that_are_whole_characters_give_the_text_of_all_of_them(keep_special: bool) -> None:
+    assert joins(TOKENIZER.backend_tokenizer)
+    random = Random(0)
+    for _ in range(200):
+        ids = [random.randrange(len(TOKENIZER)) for _ in range(12)]
+        detokenizer = Detokenizer(TOKENIZER, keep_special=keep_special)
+        shown = "".join([*map(detokenizer.push, ids), detokenizer.flush()])
+        assert shown == TOKENIZER.decode(ids, skip_special_tokens=not keep_special)
+
+
+def test_only_texts_of_bytes_join() -> None:
+    assert not joins(Tokenizer(models.BPE()))
 
 
 def test_special_tokens_leave_no_text() -> None:

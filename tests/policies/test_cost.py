@@ -1,4 +1,3 @@
-import json
 from collections.abc import Iterator
 from dataclasses import replace
 from itertools import pairwise
@@ -13,7 +12,8 @@ import pytest
 from forerun.core.cost import Cost, Point
 from forerun.core.values import Draft, Pack, Round, Step, Timing, Verdict
 from forerun.policies import fixed
-from forerun.policies.cost import SHARE, CostAware, SharedState, build, with_costs, worth
+from forerun.policies.cost import SHARE, CostAware, build, with_costs, worth
+from forerun.policies.cost_state import SharedState
 from forerun.policies.costs.step_costs import GivenStepCosts, MeasuredStepCosts, StepCosts, given_costs
 
 from .rounds import chain, copied, recorded, round_of
@@ -370,43 +370,11 @@ class SlowPace(StepCosts):
 def test_a_thread_waits_while_another_one_learns() -> None:
     costs = SlowPace()
     factory = with_costs(lambda: costs)
-    thread = Thread(target=lambda: factory().observe([], round_of([], 0)))
+    steps = [Step((1,), (-1,), (None,))]
+    thread = Thread(target=lambda: factory().observe(steps, round_of(steps, 0)))
     thread.start()
     costs.learning.wait()
     factory().should_stop([])
     thread.join()
     assert costs.overlaps
     assert not any(costs.overlaps)
-
-
-def test_what_a_rule_learnt_goes_on_in_another_one() -> None:
-    shared, kept = SharedState(MeasuredStepCosts()), SharedState(MeasuredStepCosts())
-    policy = CostAware(shared, 1.0, 20, 8)
-    policy.begin(0, 200)
-    for number in range(60):
-        steps = [] if policy.should_stop([]) else [Step((7,), (-1,), (None,), confidence=0.9)]
-        path = (0,) if steps and number % 3 else ()
-        tokens = (7,) * (len(path) + 1)
-        timing = Timing(draft=1e-5, forward=1e-3 * (1 + 0.1 * len(steps)))
-        policy.observe(steps, Round(tokens, Draft.of(steps), Verdict(path, tokens), 3, timing=timing))
-    policy.end()
-    data = json.loads(json.dumps(shared.as_data()))
-    kept.recall(data)
-    again = kept.as_data()
-    assert {name: again[name] for name in again if name != "costs"} == {
-        name: data[name] for name in data if name != "costs"
-    }
-    assert kept.costs.verify(2) == pytest.approx(shared.costs.verify(2) / shared.costs.verify(1))
-    assert CostAware(kept, 1.0, 20, 8).should_stop([]) == CostAware(shared, 1.0, 20, 8).should_stop([])
-
-
-@pytest.mark.parametrize("part", ["beliefs", "costs", "lengths", "rate", "spare"])
-def test_what_is_damaged_is_refused_and_changes_nothing(part: str) -> None:
-    shared = SharedState(MeasuredStepCosts())
-    data = shared.as_data()
-    for damaged in (None, 3, [1], {"x": 1}, {}):
-        with pytest.raises(ValueError, match="kept"):
-            shared.recall({**data, part: damaged})
-    with pytest.raises(ValueError, match="kept"):
-        shared.recall(None)
-    assert shared.as_data() == data

@@ -47,6 +47,7 @@ OPTIONS: dict[str, dict[str, Any]] = {
     "draft_model": {"model": "first half"},
     "exit_adapter": {"adapter": "untrained"},
     "corpus": {"path": "prompts"},
+    "ngrams": {"table": "smollm2-ngrams"},
     "hybrid": {"then": "self", "exit_layer": 15},
     "cascade": {"of": "suffix,self", "exit_layer": 15},
     "tree": {"of": "draft_model", "model": "first half"},

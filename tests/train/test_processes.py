@@ -14,9 +14,12 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+import torch
 from torch.distributed import TCPStore
 
 from forerun.cli import run
+from forerun.errors import ForerunError, UnsupportedOption
+from forerun.train.processes import ALONE, Processes, joined, launched, sharding_asked
 
 from .runs import examples
 
@@ -109,3 +112,90 @@ def test_two_processes_learn_what_one_does_with_a_batch_twice_as_large_and_drop_
     for report in together.reports:
         assert report["main"]
         assert {path.name for path in Path(report["output"]).iterdir()} >= {"model.safetensors", "layerskip.json"}
+
+
+def test_a_process_without_a_launcher_is_alone(monkeypatch: pytest.MonkeyPatch) -> None:
+    for name in ("RANK", "WORLD_SIZE"):
+        monkeypatch.delenv(name, raising=False)
+    assert launched() == ALONE
+    assert ALONE.main
+    with joined() as processes:
+        processes.wait()
+        value = torch.ones(2, requires_grad=True)
+        assert processes.add_up(value).tolist() == [1, 1]
+        assert not processes.add_up(value).requires_grad
+
+
+def test_the_launcher_says_which_of_how_many_a_process_is(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("RANK", "2")
+    monkeypatch.setenv("WORLD_SIZE", "4")
+    assert launched() == Processes(2, 4)
+    assert not launched().main
+
+
+@pytest.fixture
+def group_of_two(monkeypatch: pytest.MonkeyPatch) -> list[str]:
+    """Names of what is called of torch's processes, which do nothing."""
+    monkeypatch.setenv("RANK", "0")
+    monkeypatch.setenv("WORLD_SIZE", "2")
+    called: list[str] = []
+    for name in ("init_process_group", "barrier", "destroy_process_group"):
+        monkeypatch.setattr(
+            torch.distributed, name, lambda *given, called=called, name=name, **more: called.append(name)
+        )
+    return called
+
+
+def test_processes_part_when_all_have_come_to_the_end(group_of_two: list[str]) -> None:
+    with joined() as processes:
+        assert processes == Processes(0, 2)
+    assert group_of_two == ["init_process_group", "barrier", "destroy_process_group"]
+
+
+def test_the_end_of_another_process_is_told_in_one_sentence(group_of_two: list[str]) -> None:
+    with pytest.raises(ForerunError, match="another process of this launch has ended before its time"), joined():
+        raise RuntimeError("[gloo/transport/tcp/pair.cc:547] Connection closed by peer")
+    assert group_of_two[-1] == "destroy_process_group"
+
+
+def test_an_error_of_its_own_is_told_as_it_is(group_of_two: list[str]) -> None:
+    with pytest.raises(RuntimeError, match="shapes don't fit"), joined():
+        raise RuntimeError("shapes don't fit")
+    with pytest.raises(ValueError, match="no space"), joined():
+        raise ValueError("no space")
+    # nobody waits for the others then
+    assert "barrier" not in group_of_two
+
+
+def test_a_launch_without_fsdp_asks_for_no_sharding(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.delenv("ACCELERATE_USE_FSDP", raising=False)
+    monkeypatch.setenv("FSDP_VERSION", "1")
+    assert not sharding_asked()
+    monkeypatch.setenv("ACCELERATE_USE_FSDP", "false")
+    assert not sharding_asked()
+
+
+def test_a_launch_with_fsdp_2_asks_for_it(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("ACCELERATE_USE_FSDP", "true")
+    monkeypatch.setenv("FSDP_VERSION", "2")
+    monkeypatch.setenv("FSDP_ACTIVATION_CHECKPOINTING", "false")
+    assert sharding_asked()
+
+
+@pytest.mark.parametrize(
+    ("given", "sentence"),
+    [
+        ({"FSDP_VERSION": "1"}, "shards with FSDP 2 only, and the launch asks for FSDP 1; add --fsdp_version 2"),
+        ({}, "shards with FSDP 2 only, and the launch asks for FSDP 1"),
+        ({"FSDP_VERSION": "2", "FSDP_ACTIVATION_CHECKPOINTING": "true"}, "activation checkpointing isn't supported"),
+    ],
+)
+def test_what_a_launch_can_not_have_is_refused(
+    monkeypatch: pytest.MonkeyPatch, given: dict[str, str], sentence: str
+) -> None:
+    for name in ("FSDP_VERSION", "FSDP_ACTIVATION_CHECKPOINTING"):
+        monkeypatch.delenv(name, raising=False)
+    for name, value in {"ACCELERATE_USE_FSDP": "true", **given}.items():
+        monkeypatch.setenv(name, value)
+    with pytest.raises(UnsupportedOption, match=sentence):
+        sharding_asked()

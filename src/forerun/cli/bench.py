@@ -4,8 +4,7 @@ from __future__ import annotations
 
 import json
 import os
-from collections.abc import Mapping
-from dataclasses import replace
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
@@ -25,8 +24,9 @@ from .terminal import note, progress, show, show_table
 from .threads import THREADS
 
 if TYPE_CHECKING:
-    from ..bench.peer import PeerSettings
+    from ..bench.peer import PeerChoice, PeerSettings
     from ..engine.engine import Engine
+    from ..engine.system.value import System
 
 Suite = Annotated[Path, typer.Option(help="Prompts as JSON lines in Spec-Bench's format.", show_default=False)]
 AllTurns = Annotated[
@@ -75,19 +75,14 @@ def bench(
         systems.append(read_system(system))
         given = opening_of(systems[-1], given)
     choices = [peer_choice(peer) for peer in split(peers)]
-    chosen = [choice.peer for choice in choices]
-    pythons = pairs(peer_python, "--peer-python", chosen)
-    models = pairs(peer_model, "--peer-model", ["gguf", "hf", *(choice.model for choice in choices if choice.model)])
-    drafts = pairs(peer_draft, "--peer-draft", ("hf", "gguf") if choices else ())
-    extra, loads = settings_of(peer_setting, chosen), loads_of(concurrency)
+    named = _named(choices, peer_python, peer_model, peer_draft, peer_setting)
+    loads = loads_of(concurrency)
     _check_places(json_file, plots)
     engine = open_engine(model, PLAIN, given)
     acting = engine.checkpoint_defaults.fields if given["generation_config"] else []
-    for one in systems:
-        one.check(engine.identity)
-        tell_departures(one, engine, given)
+    _check_systems(systems, engine, given)
     cost = _cost(model, engine, given["weights"]) if predict else None
-    settings = replace(_peer_settings(model if choices else None, models, pythons, peer_dtype, extra), drafts=drafts)
+    settings = _peer_settings(model if choices else None, peer_dtype, named)
     benchmark = Benchmark(
         engine, systems, items, choices, settings, max_new_tokens, raw, given["generation_config"], all_turns, loads
     )
@@ -102,6 +97,12 @@ def bench(
     _publish({**about, **report}, json_file, plots)
 
 
+def _check_systems(systems: Sequence[System], engine: Engine, given: Mapping[str, Any]) -> None:
+    for one in systems:
+        one.check(engine.identity)
+        tell_departures(one, engine, given)
+
+
 def _check_places(json_file: Path | None, plots: Path | None) -> None:
     """Before anything is measured that couldn't be written."""
     if json_file is not None:
@@ -111,21 +112,34 @@ def _check_places(json_file: Path | None, plots: Path | None) -> None:
         check_folder(plots)
 
 
-def _peer_settings(
-    model: str | None,
-    models: Mapping[str, str],
-    pythons: Mapping[str, str],
-    dtype: str,
-    extra: Mapping[str, Mapping[str, Any]],
-) -> PeerSettings:
-    """models: where peers find the model, by format; those not named are found from the model where peers take part."""
+def _named(
+    choices: Sequence[PeerChoice],
+    pythons: Sequence[str] | None,
+    models: Sequence[str] | None,
+    drafts: Sequence[str] | None,
+    settings: Sequence[str] | None,
+) -> dict[str, Any]:
+    """What the flags name for these peers, as PeerSettings holds it."""
+    chosen = [choice.peer for choice in choices]
+    return {
+        "pythons": pairs(pythons, "--peer-python", chosen),
+        "models": pairs(models, "--peer-model", ["gguf", "hf", *(choice.model for choice in choices if choice.model)]),
+        "drafts": pairs(drafts, "--peer-draft", ("hf", "gguf") if choices else ()),
+        "extra": settings_of(settings, chosen),
+    }
+
+
+def _peer_settings(model: str | None, dtype: str, named: Mapping[str, Any]) -> PeerSettings:
+    """Where peers find a model that isn't named, by format, is found from the model where peers take part."""
     import torch
 
     from ..bench.peer import PeerSettings
     from ..bench.peer_models import peer_models
 
     found = {} if model is None else peer_models(model, dtype)
-    return PeerSettings({**found, **models}, torch.get_num_threads(), dtype, pythons=pythons, extra=extra)
+    return PeerSettings(
+        threads=torch.get_num_threads(), dtype=dtype, **{**named, "models": {**found, **named["models"]}}
+    )
 
 
 def _cost(model: str, engine: Engine, weights: str) -> Cost:

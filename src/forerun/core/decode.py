@@ -15,8 +15,8 @@ from .law import Law, PointMass
 from .permitted import PermittedSteps
 from .policy import LengthPolicy
 from .sampling import greedy_tokens, law, masked
-from .values import ROOT, Context, Draft, Pack, Round, Step, Timing, UnusedWork, Verdict
-from .verify import RowLaw, Rule, verify
+from .values import NO_WORK, NOTHING, ROOT, Context, Draft, Round, Step, Timing, UnusedWork, Verdict
+from .verify import Rule, follow, verify
 
 MOST_FAILED = 4  # NaN in the keys of a draft model stays there
 
@@ -31,38 +31,46 @@ async def decode(
     """
     if context.room <= 0:
         return
-    clock = _Clock()
+    greedy = context.sampling.temperature == 0 and not context.sampling.uses_history
+    begun = perf_counter()
     rows = await target.sync(context.ids, drafter.taps)
-    clock.lap("forward")
-    prefill = _finish(Draft(), _decide(Draft(), rows, context, clock), rows.logits, context, clock)
+    read = perf_counter()
+    verdict, in_laws = _decide(NOTHING, rows, context, greedy)
+    decided = perf_counter()
+    timing = Timing(forward=read - begun, law=in_laws, decide=decided - read)
+    prefill = _finish(NOTHING, verdict, rows, context, timing)
     drafter.learn(context, prefill, rows)
     yield prefill
     failed = 0  # consecutive drafts that are empty because the drafter's row was no law, without a processor's doing
     policy.begin(drafter.unread(context.ids), context.room, drafter.copies)
     try:
         while context.finish_reason is None:
-            clock = _Clock()
-            given = _forced(context) if forced else None
+            begun = perf_counter()
+            given = _forced(context) if forced and context.constraint is not None else None
             held_back = given is None and policy.should_stop([])
+            steps: list[Step] = []
+            unused = NO_WORK
             if given is not None:
-                steps, unused = [given], UnusedWork()
-            elif held_back or failed >= MOST_FAILED:
-                steps, unused = [], UnusedWork()
-            else:
+                steps = [given]
+            elif not held_back and failed < MOST_FAILED and drafter.begins(context):
                 steps, unused = await collect(drafter, policy, context)
             failed = 0 if steps else failed + (unused.counts.invalid > 0 and not _masks_rows(context))
-            draft = Draft.of(steps, unused.counts)
-            clock.lap("draft")
-            clock.add("draft_forward", sum(step.forward_seconds for step in steps) + unused.seconds)
+            draft = Draft.of(steps, unused.counts) if steps or unused is not NO_WORK else NOTHING
+            drafted = perf_counter()
             rows = await target.complete(
-                [context.ids[-1], *draft.tokens], [ROOT, *(parent + 1 for parent in draft.parents)], drafter.taps
+                [context.ids[-1], *draft.tokens], [ROOT, *[parent + 1 for parent in draft.parents]], drafter.taps
             )
-            clock.lap("forward")
-            clock.pack = rows.pack
-            verdict = _decide(draft, rows, context, clock, drafter.rule if given is None else None)
-            target.keep([0, *(node + 1 for node in verdict.path)])
-            clock.lap("keep")
-            round = _finish(draft, verdict, rows.logits, context, clock, held_back, given is not None)
+            completed = perf_counter()
+            verdict, in_laws = _decide(draft, rows, context, greedy, drafter.rule if given is None else None)
+            decided = perf_counter()
+            target.keep([0, *[node + 1 for node in verdict.path]])
+            kept = perf_counter()
+            drafting = sum([step.forward_seconds for step in steps]) + unused.seconds
+            timing = Timing(
+                *(drafted - begun, drafting, completed - drafted, in_laws, decided - completed, kept - decided),
+                rows.pack,
+            )
+            round = _finish(draft, verdict, rows, context, timing, held_back, given is not None)
             drafter.learn(context, round, rows)
             if given is None:
                 policy.observe(steps, round)
@@ -89,56 +97,52 @@ async def collect(drafter: Drafter, policy: LengthPolicy, context: Context) -> t
     """
     steps: list[Step] = []
     left: Step | None = None
-    if context.room <= 1:
-        return steps, UnusedWork()
-    context.ahead = lambda: max(min(policy.ahead(steps), context.room - 1 - len(steps)), 1)
+    most = context.room - 1  # one is the target's own
+    if most <= 0:
+        return steps, NO_WORK
+    context.ahead = lambda: max(min(policy.ahead(steps), most - len(steps)), 1)
     permitted = None if context.constraint is None else PermittedSteps(context.constraint)
     async with aclosing(drafter.draft(context)) as source:
-        while len(steps) < context.room - 1 and not (steps and policy.should_stop(steps)):
+        while len(steps) < most and not (steps and policy.should_stop(steps)):
             step = await anext(source, None)
             if step is not None and permitted is not None:
                 step = permitted.of(step)
             if step is None:
                 break
             steps.append(step)
-            if all(law is None for law in step.laws) and policy.leaves_out(steps):
+            if not any(step.laws) and policy.leaves_out(steps):
                 left = steps.pop()
                 break
-            if all(token in context.eos for token in step.tokens) or (permitted is not None and permitted.ended):
+            if context.eos.issuperset(step.tokens) or (permitted is not None and permitted.ended):
                 break
     unused = drafter.unused
     return steps, unused if left is None else unused + UnusedWork(left.counts, left.forward_seconds)
 
 
-def _decide(draft: Draft, rows: Rows, context: Context, clock: _Clock, rule: Rule | None = None) -> Verdict:
-    verdict = (rule or verify)(draft, _row_laws(rows, context, clock), context.chance, len(context.ids))
-    clock.lap("decide")
-    return verdict
+def _decide(
+    draft: Draft, rows: Rows, context: Context, greedy: bool, rule: Rule | None = None
+) -> tuple[Verdict, float]:
+    """The verdict, and the seconds that laws took. greedy: the law of a row is a point mass, by its logits alone."""
+    if greedy and rows.best and rule is None and context.constraint is None and not any(draft.laws):
+        return follow(draft, rows.best), 0.0
+    laws = _RowLaws(rows, context, greedy)
+    return (rule or verify)(draft, laws.of, context.chance, len(context.ids)), laws.seconds
 
 
 def _finish(
     draft: Draft,
     verdict: Verdict,
-    logits: Tensor,
+    rows: Rows,
     context: Context,
-    clock: _Clock,
+    timing: Timing,
     held_back: bool = False,
     forced: bool = False,
 ) -> Round:
     start = len(context.ids)
-    kept = _rows_of(verdict, logits, context) if context.keep_logits else None
+    kept = _rows_of(verdict, rows.logits, context) if context.keep_logits else None
     tokens = context.extend(verdict.tokens)
-    return Round(
-        tokens=tokens,
-        draft=draft,
-        verdict=verdict,
-        start=start,
-        prefill=start == context.prompt_length,
-        timing=Timing(**clock.seconds, pack=clock.pack),
-        logits=None if kept is None else kept[: len(tokens)],
-        held_back=held_back,
-        forced=forced,
-    )
+    logits = None if kept is None else kept[: len(tokens)]
+    return Round(tokens, draft, verdict, start, start == context.prompt_length, timing, logits, held_back, forced)
 
 
 def _rows_of(verdict: Verdict, logits: Tensor, context: Context) -> Tensor:
@@ -151,41 +155,24 @@ def _rows_of(verdict: Verdict, logits: Tensor, context: Context) -> Tensor:
 
 
 @final
-class _Clock:
-    """A stopwatch with named laps. pack: the forward that the round shared."""
+class _RowLaws:
+    """The target's law by row. Greedy rows without history are read in one transfer. seconds: what they took."""
 
-    pack: Pack | None = None
+    def __init__(self, rows: Rows, context: Context, greedy: bool) -> None:
+        begun = perf_counter()
+        self._rows, self._context = rows, context
+        self._best = greedy_tokens(rows.logits, rows.chooser) if greedy else None
+        self.seconds = perf_counter() - begun
 
-    def __init__(self) -> None:
-        self.seconds: dict[str, float] = {}
-        self._last = perf_counter()
-
-    def lap(self, name: str) -> None:
-        now = perf_counter()
-        self.add(name, now - self._last)
-        self._last = now
-
-    def add(self, name: str, seconds: float) -> None:
-        self.seconds[name] = self.seconds.get(name, 0.0) + seconds
-
-
-def _row_laws(rows: Rows, context: Context, clock: _Clock) -> RowLaw:
-    """The target's law by row. Greedy rows without history are read in one transfer."""
-    sampling, logits, chooser, constraint = context.sampling, rows.logits, rows.chooser, context.constraint
-    begun = perf_counter()
-    best: list[int] | None = None
-    if sampling.temperature == 0 and not sampling.uses_history:
-        best = greedy_tokens(logits, chooser)
-        clock.add("law", perf_counter() - begun)
-
-    def row_law(row: int, drafted: tuple[int, ...]) -> Law:
+    def of(self, row: int, drafted: tuple[int, ...]) -> Law:
+        context, best = self._context, self._best
         # the best of all tokens, if allowed, is the best of those allowed
-        if best is not None and (constraint is None or constraint.permits(drafted, best[row])):
+        if best is not None and (context.constraint is None or context.constraint.permits(drafted, best[row])):
             return PointMass(best[row])
         begun = perf_counter()
+        sampling, rows = context.sampling, self._rows
         prefix = [*context.ids, *drafted] if sampling.uses_history else ()
-        own = law(logits[row], sampling, prefix, context.prompt_length, chooser, context.allowed(drafted))
-        clock.add("law", perf_counter() - begun)
+        allowed = context.allowed(drafted)
+        own = law(rows.logits[row], sampling, prefix, context.prompt_length, rows.chooser, allowed)
+        self.seconds += perf_counter() - begun
         return own
-
-    return row_law

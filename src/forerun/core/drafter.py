@@ -8,7 +8,7 @@ from collections.abc import Sequence as Series
 
 from ..errors import UnsupportedOption
 from .forward import Rows
-from .values import Context, Round, Step, UnusedWork
+from .values import NO_WORK, Context, Round, Step, UnusedWork
 from .verify import Rule
 
 WITH_LAW = "draft with draft_model, self or exit_adapter"
@@ -30,7 +30,7 @@ class Drafter(ABC):
     rule: Rule | None = None
     inner: Drafter | None = None
     forwards: Series[int] = ()
-    unused: UnusedWork = UnusedWork()
+    unused: UnusedWork = NO_WORK
     drafted_by: str = ""
     copies: bool = False
 
@@ -41,6 +41,13 @@ class Drafter(ABC):
         Parents are node numbers of this round's draft, ROOT for the pending token. A `finally` must not await. Rows that
         are no law, of a model that overflows or under processors, end the draft; they are no error.
         """
+
+    def begins(self, context: Context) -> bool:
+        """Whether draft finds a first step, as far as that is known without a forward; if not, it isn't called.
+
+        The loop asks once a round, before draft; other callers needn't.
+        """
+        return True
 
     def unread(self, ids: Series[int]) -> int:
         """How many tokens of this text its first forward has to read, 0 for a drafter that reads none of its own."""

@@ -9,7 +9,7 @@ along with other requests' forwards, and nobody waits for them.
 from __future__ import annotations
 
 from collections.abc import AsyncGenerator, Coroutine, Hashable, Iterator
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from time import perf_counter
 from typing import Generic, TypeVar, final
 
@@ -120,7 +120,7 @@ class Batch(Generic[K, T]):
         self._execute(self._urgent())
         events: list[Event[K, T]] = []
         for key, task in list(self._tasks.items()):
-            events.extend(self._advance(key, task))
+            self._advance(key, task, events)
         return events
 
     def run(self) -> Iterator[Event[K, T]]:
@@ -138,22 +138,22 @@ class Batch(Generic[K, T]):
             if event.value is not None:
                 yield event.key, event.value
 
-    def _advance(self, key: K, task: _Task[T]) -> Iterator[Event[K, T]]:
+    def _advance(self, key: K, task: _Task[T], events: list[Event[K, T]]) -> None:
+        """Run a source up to its next forward."""
         while task.request is None:
             try:
                 value = task.advance()
             except StopAsyncIteration:
                 del self._tasks[key]
-                yield Event(key)
+                events.append(Event(key))
+                return
             except Exception as error:
                 del self._tasks[key]
-                yield Event(key, error=error)
-            else:
-                if value is not None:
-                    native, task.native = task.native, 0.0
-                    yield Event(key, value, native=native)
-                continue
-            return
+                events.append(Event(key, error=error))
+                return
+            if value is not None:
+                native, task.native = task.native, 0.0
+                events.append(Event(key, value, native=native))
 
     def _urgent(self) -> list[_Task[T]]:
         """The waiting tasks whose forwards run next: drafts before verifications, and only those that can be packed."""
@@ -212,7 +212,7 @@ class Batch(Generic[K, T]):
         for task, answer in zip(tasks, answers, strict=True):
             if isinstance(answer, Rows):
                 task.native += answer.native
-                answer = answer if pack is None else replace(answer, pack=pack)
+                answer.pack = pack
             task.request, task.answer = None, answer
 
 

@@ -3,10 +3,10 @@
 from __future__ import annotations
 
 import types
-from collections.abc import Generator, Hashable
+from collections.abc import Callable, Generator, Hashable
 from collections.abc import Sequence as Series
 from dataclasses import dataclass, field
-from typing import Any, Protocol
+from typing import Any, Protocol, final
 
 from torch import Tensor
 
@@ -14,19 +14,30 @@ from .choice import Chooser
 from .values import Pack
 
 
-@dataclass(frozen=True, slots=True, eq=False)
+@final
+class Later:
+    """A tensor that is made when somebody reads it: most rounds never do, and making one takes microseconds."""
+
+    __slots__ = ("make",)
+
+    def __init__(self, make: Callable[[], Tensor]) -> None:
+        self.make = make
+
+
+@dataclass(slots=True, eq=False)
 class Rows:
     """The results of a forward for the wanted rows of one request, in order.
 
     logits [n, V]; hidden [n, D], the input of the output head; taps: layer -> [n_all, D], of all rows. seconds: from the
-    request to these rows, in a pack its part by rows. native: of the whole packed forward, the seconds inside native code.
-    chooser: who reads these logits faster than torch's operations, if anyone. tokens, shares: of a chain that went on by
+    request to these rows, in a pack its part by rows; the sequence fills it in. native: of the whole packed forward, the
+    seconds inside native code. chooser: who reads these logits faster than torch's operations, if anyone. best: the best
+    token of each row, where the forward has found them and each row is a law. tokens, shares: of a chain that went on by
     itself, the best token of each row, which the next row follows, and its share of the row's softmax; -1 after a last row
-    that is no law. pack: what they were computed with, None if alone.
+    that is no law. pack: what they were computed with, None if alone; the driver fills it in.
     """
 
-    logits: Tensor
-    hidden: Tensor
+    given_logits: Tensor | Later
+    given_hidden: Tensor | Later
     taps: dict[int, Tensor] = field(default_factory=dict)
     seconds: float = 0.0
     native: float = 0.0
@@ -34,6 +45,19 @@ class Rows:
     tokens: Series[int] = ()
     shares: Series[float] = ()
     pack: Pack | None = None
+    best: Series[int] = ()
+
+    @property
+    def logits(self) -> Tensor:
+        if isinstance(self.given_logits, Later):
+            self.given_logits = self.given_logits.make()
+        return self.given_logits
+
+    @property
+    def hidden(self) -> Tensor:
+        if isinstance(self.given_hidden, Later):
+            self.given_hidden = self.given_hidden.make()
+        return self.given_hidden
 
 
 class Executor(Protocol):

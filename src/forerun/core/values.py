@@ -53,6 +53,8 @@ class DraftCounts:
     predicted: int = 0
 
     def __add__(self, other: DraftCounts) -> DraftCounts:
+        if self is NO_COUNTS or other is NO_COUNTS:
+            return other if self is NO_COUNTS else self
         return DraftCounts(
             self.forwards + other.forwards,
             self.merged + other.merged,
@@ -62,15 +64,21 @@ class DraftCounts:
         )
 
 
+NO_COUNTS = DraftCounts()
+
+
 @dataclass(frozen=True, slots=True)
 class UnusedWork:
     """A drafter's work that led to no step: its counts, and the seconds of its forwards."""
 
-    counts: DraftCounts = DraftCounts()
+    counts: DraftCounts = NO_COUNTS
     seconds: float = 0.0
 
     def __add__(self, other: UnusedWork) -> UnusedWork:
         return UnusedWork(self.counts + other.counts, self.seconds + other.seconds)
+
+
+NO_WORK = UnusedWork()
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -92,7 +100,7 @@ class Step:
     hidden: Tensor | None = None
     forward_seconds: float = 0.0
     signals: Signals | None = None
-    counts: DraftCounts = DraftCounts()
+    counts: DraftCounts = NO_COUNTS
     confidence: float | None = None
     share: float | None = None
     drafted_by: str = ""
@@ -105,7 +113,7 @@ class Draft:
     tokens: tuple[int, ...] = ()
     parents: tuple[int, ...] = ()
     laws: tuple[Law | None, ...] = ()
-    counts: DraftCounts = DraftCounts()
+    counts: DraftCounts = NO_COUNTS
 
     def __post_init__(self) -> None:
         if not len(self.tokens) == len(self.parents) == len(self.laws):
@@ -121,13 +129,19 @@ class Draft:
         return len(self.tokens)
 
     @classmethod
-    def of(cls, steps: Sequence[Step], unused: DraftCounts = DraftCounts()) -> Draft:
+    def of(cls, steps: Sequence[Step], unused: DraftCounts = NO_COUNTS) -> Draft:
+        if len(steps) == 1:
+            step = steps[0]
+            return cls(step.tokens, step.parents, step.laws, unused + step.counts)
         return cls(
-            tuple(token for step in steps for token in step.tokens),
-            tuple(parent for step in steps for parent in step.parents),
-            tuple(law for step in steps for law in step.laws),
-            sum((step.counts for step in steps), unused),
+            tuple([token for step in steps for token in step.tokens]),
+            tuple([parent for step in steps for parent in step.parents]),
+            tuple([law for step in steps for law in step.laws]),
+            sum([step.counts for step in steps], unused),
         )
+
+
+NOTHING = Draft()
 
 
 @dataclass(frozen=True, slots=True)
@@ -287,8 +301,10 @@ class Context:
     @property
     def room(self) -> int:
         """How many more tokens may be emitted."""
-        room = self.prompt_length + self.max_new_tokens - len(self.ids)
-        return room if self.max_length is None else min(room, self.max_length - len(self.ids))
+        most = self.prompt_length + self.max_new_tokens
+        if self.max_length is not None and self.max_length < most:
+            most = self.max_length
+        return most - len(self.ids)
 
     @property
     def finish_reason(self) -> FinishReason | None:

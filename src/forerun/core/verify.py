@@ -12,7 +12,7 @@ replacement are exact too, since each carries the law that it was really drawn f
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 
 from .chance import Chance
 from .law import Law, PointMass
@@ -42,6 +42,19 @@ def verify(draft: Draft, law_of_row: RowLaw, chance: Chance, start: int) -> Verd
             return Verdict(tuple(path), tuple(tokens))
         path.append(child)
         node = child
+
+
+def follow(draft: Draft, best: Sequence[int]) -> Verdict:
+    """What verify gives of chosen tokens where the law of every row is a point mass, on these tokens."""
+    path: list[int] = []
+    tokens = [best[0]]
+    node = ROOT
+    for child, token in enumerate(draft.tokens):
+        if token == tokens[-1] and draft.parents[child] == node:
+            path.append(child)
+            tokens.append(best[child + 1])
+            node = child
+    return Verdict(tuple(path), tuple(tokens))
 
 
 def _advance(draft: Draft, children: list[int], law: Law, chance: Chance, position: int) -> tuple[int, int | None]:

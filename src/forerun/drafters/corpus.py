@@ -10,7 +10,6 @@ Source: He et al., REST, arXiv 2311.08252.
 from __future__ import annotations
 
 from collections.abc import AsyncGenerator
-from collections.abc import Sequence as Series
 from pathlib import Path
 from typing import final
 
@@ -19,35 +18,32 @@ from ..core.forward import Rows
 from ..core.values import Context, Round, Step
 from .base import DRAFTERS, DrafterFactory, Parts
 from .copying.continuations import Continuations
-from .copying.text_index import LONGEST, Match
 from .copying.vote_acceptance import VoteAcceptance
 from .copying.voted_chain import VotedChain
 from .corpora.files import open_corpus
-from .corpora.shard import Shard
+from .corpora.ordering import LONGEST
+from .corpora.places import Places
 
 
 @final
 class Corpus(Drafter):
-    """shards and acceptance are shared by the requests of an engine."""
+    """places and acceptance are shared by the requests of an engine."""
 
     copies = True
 
-    def __init__(self, shards: Series[Shard], acceptance: VoteAcceptance, least: float) -> None:
-        self._shards = shards
+    def __init__(self, places: Places, acceptance: VoteAcceptance, least: float) -> None:
+        self._places = places
         self._acceptance = acceptance
         self._least = least
         self._chain: VotedChain | None = None
 
     async def draft(self, context: Context) -> AsyncGenerator[Step]:
-        continuations = Continuations(self._matches(context.ids[-LONGEST:]), ())
-        chain = self._chain = VotedChain(continuations, self._acceptance, self._least)
+        matches = self._places.matches(context.ids[-LONGEST:])
+        if not matches:
+            return
+        chain = self._chain = VotedChain(Continuations(matches, ()), self._acceptance, self._least)
         while (step := chain.next()) is not None:
             yield step
-
-    def _matches(self, end: Series[int]) -> list[Match]:
-        found = [match for shard in self._shards for match in shard.matches(end)]
-        longest = max((match.length for match in found), default=0)
-        return [match for match in found if match.length == longest]
 
     def learn(self, context: Context, round: Round, rows: Rows) -> None:
         if self._chain is not None:
@@ -64,5 +60,5 @@ def build(parts: Parts, *, path: str, least: float = 0.15) -> DrafterFactory:
     """
     if not 0 < least < 1:
         raise ValueError(f"least must be above 0 and below 1, got {least}")
-    shards, acceptance = open_corpus(Path(path).expanduser(), parts.identity), VoteAcceptance()
-    return lambda target: Corpus(shards, acceptance, least)
+    places, acceptance = open_corpus(Path(path).expanduser(), parts.identity), VoteAcceptance()
+    return lambda target: Corpus(places, acceptance, least)

@@ -122,7 +122,7 @@ class ModelDraft(Pooled):
         logits = rows.logits[:, : self._shared]
         if self._widens and self._width is not None:
             logits = F.pad(logits, (0, self._width - self._shared), value=-torch.inf)
-        return replace(rows, logits=logits)
+        return replace(rows, given_logits=logits, best=())
 
     async def read(self, ids: Series[int], given: int) -> Rows:
         ids = self._known(ids)

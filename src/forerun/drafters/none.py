@@ -12,6 +12,9 @@ from .base import DRAFTERS, DrafterFactory, Parts
 
 @final
 class NoDraft(Drafter):
+    def begins(self, context: Context) -> bool:
+        return False
+
     async def draft(self, context: Context) -> AsyncGenerator[Step]:
         return
         yield

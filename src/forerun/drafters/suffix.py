@@ -19,9 +19,10 @@ from ..core.values import Context, Round, Step
 from .base import DRAFTERS, DrafterFactory, Parts
 from .copying.continuations import Continuations
 from .copying.history import History
+from .copying.ngram_votes import NgramVotes, open_votes
 from .copying.text_index import LONGEST, Match, TextIndex, keys_of
 from .copying.vote_acceptance import VoteAcceptance
-from .copying.voted_chain import VotedChain
+from .copying.voted_chain import VotedChain, check_least
 
 WORTH_ASKING = 2  # tokens: of a longer match, shorter ones are heard too
 
@@ -32,39 +33,74 @@ class Suffix(Drafter):
 
     copies = True
 
-    def __init__(self, acceptance: VoteAcceptance, history: History, least: float) -> None:
+    def __init__(
+        self, acceptance: VoteAcceptance, history: History, least: float, table: NgramVotes | None = None
+    ) -> None:
         self._acceptance = acceptance
         self._history = history
         self._least = least
+        self._table = table
         self._index = TextIndex()
+        self._tokens: set[int] = set()  # of the text but for the last one, and how many they are
+        self._known = 0
         self._context: Context | None = None
         self._chain: VotedChain | None = None
+        self._first: Step | None = None
+        self._asked = False  # whether chain and first are of the round that is being drafted
+
+    def begins(self, context: Context) -> bool:
+        self._context, self._asked = context, True
+        self._chain = self._first = None
+        matches, table = self._matches(context), self._table
+        if matches or table is not None:
+            find = self._found if table is not None else None
+            continuations = Continuations(matches, context.ids)
+            self._chain = VotedChain(continuations, self._acceptance, self._least, table, context.ids, find)
+            self._first = self._chain.next()
+        return self._first is not None
 
     async def draft(self, context: Context) -> AsyncGenerator[Step]:
-        self._context = context
-        if not (matches := self._matches(context)):
-            return
-        chain = self._chain = VotedChain(Continuations(matches, context.ids), self._acceptance, self._least)
-        while (step := chain.next()) is not None:
+        step = self._first if self._asked or self.begins(context) else None
+        self._asked = False
+        chain = self._chain
+        while step is not None and chain is not None:
             yield step
+            step = chain.next()
 
     def _matches(self, context: Context) -> list[Match]:
-        """The longest ones among those of the text itself and of the history."""
-        end = context.ids[-LONGEST:]
-        # without the last token, which would be a match of itself
-        self._index.extend(context.ids[len(self._index) : -1])
+        ids = context.ids
+        self._tokens.update(ids[self._known : -1])
+        self._known = len(ids) - 1
+        return self._found(ids, ids)
+
+    def _found(self, ids: list[int], text: list[int] | None = None) -> list[Match]:
+        """Where the end of ids stood before: the longest matches of the text itself and of the history.
+
+        text: what is indexed, where places may run on into its newest tokens.
+        """
+        last, history = ids[-1], self._history
+        own, earlier = last in self._tokens, not history.empty and history.knows(last)
+        if not (own or earlier):
+            return []
+        if own and self._context is not None:
+            # without the last token, which would be a match of itself; many at once, since most rounds find nothing
+            self._index.extend(self._context.ids[len(self._index) : -1])
+        end = ids[-LONGEST:]
         keys = keys_of(end)
-        found = [*self._index.matches(end, keys, context.ids), *self._history.matches(end, keys)]
+        found = self._index.matches(end, keys, text) if own else []
+        if earlier:
+            found += self._history.matches(end, keys)
         if len(found) < 2:
             return found
-        longest = max(match.length for match in found)
+        least = min(max([match.length for match in found]), WORTH_ASKING)
         # one token alone says little where another place knows more of them
-        return [match for match in found if match.length >= min(longest, WORTH_ASKING)]
+        return found if least == 1 else [match for match in found if match.length >= least]
 
     def learn(self, context: Context, round: Round, rows: Rows) -> None:
         if self._chain is not None:
             self._chain.learn(round)
-        self._chain = None
+            self._chain = self._first = None
+        self._asked = False
 
     def close(self) -> None:
         if self._context is not None and self._context.remember:
@@ -72,15 +108,16 @@ class Suffix(Drafter):
 
 
 @DRAFTERS("suffix", source="Oliaro et al., SuffixDecoding, arXiv 2411.04975; Hu et al., SAM Decoding, arXiv 2411.10666")
-def build(parts: Parts, *, least: float = 0.15, history: int = 100_000) -> DrafterFactory:
+def build(parts: Parts, *, least: float = 0.15, history: int = 100_000, ngrams: str = "") -> DrafterFactory:
     """Copy what followed the longest match of the text's end, in this text and in earlier answers; costs no forward.
 
     least: the probability down to which a whole draft goes on. history: tokens of earlier answers that are kept, 0 for none;
-    they are seen by later requests of the same engine only, which they make faster and never change.
+    they are seen by later requests of the same engine only, which they make faster and never change. ngrams: a table of
+    `forerun train ngrams`, by its directory or known name, asked where the text is less sure.
     """
-    if not 0 < least < 1:
-        raise ValueError(f"least must be above 0 and below 1, got {least}")
+    check_least(least)
     if history < 0:
         raise ValueError(f"history must be at least 0 tokens, got {history}")
     acceptance, earlier = VoteAcceptance(), History(history)
-    return Learning(lambda target: Suffix(acceptance, earlier, least), {"acceptance": acceptance})
+    table = open_votes(ngrams, parts.identity) if ngrams else None
+    return Learning(lambda target: Suffix(acceptance, earlier, least, table), {"acceptance": acceptance})

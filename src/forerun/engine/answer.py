@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from typing import Any, final
 
@@ -87,6 +87,7 @@ class Answer:
         self._choice = choice
         self._explained = explained
         self._text = None if tokenizer is None else TextStream(tokenizer, stop, shown)
+        self._may_stop = bool(stop)
         self._logprob_options = logprobs
         self._logprobs: list[TokenLogprob] = []
         self._ids: list[int] = []
@@ -95,27 +96,29 @@ class Answer:
 
     def stopped(self) -> bool:
         """Whether a stop string was completed, so that no more rounds are needed."""
-        return self._text is not None and self._text.found is not None
+        return self._may_stop and self._text is not None and self._text.found is not None
 
     @property
     def logprobs(self) -> Sequence[TokenLogprob]:
         """Of the tokens so far, where they were asked for."""
         return self._logprobs
 
-    def take(self, round: Round, native: float = 0.0) -> Iterator[Piece]:
+    def take(self, round: Round, native: float = 0.0) -> list[Piece]:
         """The round's tokens one at a time, up to the end of the answer. native: its seconds inside native code."""
-        used = 0
+        pieces: list[Piece] = []
+        drafted = len(round.verdict.path)
         for i, token in enumerate(round.tokens):
-            used += 1
             if self._logprob_options is not None and round.logits is not None:
                 self._logprobs.append(self._logprob(round.logits[i], token, self._logprob_options))
             self._ids.append(token)
             text = "" if self._text is None else self._text.push(token)
             self._texts.append(text)
-            yield Piece(text, (token,), drafted=i < len(round.verdict.path))
-            if self.stopped():
+            pieces.append(Piece(text, (token,), i < drafted))
+            if self._may_stop and self.stopped():
                 break
+        used = len(pieces)
         self._stats.add(round if used == len(round.tokens) else replace(round, tokens=round.tokens[:used]), native)
+        return pieces
 
     def end(self) -> Piece:
         """The rest of the text and the result."""

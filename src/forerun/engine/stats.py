@@ -10,7 +10,7 @@ from collections import Counter
 from collections.abc import Iterable
 from typing import Any, final
 
-from ..core.values import ROOT, Draft, Round
+from ..core.values import NOTHING, ROOT, Draft, Round
 
 COUNTS = (
     *("tokens", "rounds", "drafted", "accepted", "forced", "held_back", "switches"),
@@ -76,29 +76,35 @@ class Stats:
             self._first_tokens += len(round.tokens)
             self.prefill_seconds += round.timing.verify
             return
+        timing, held_back = round.timing, round.held_back
         self.rounds += 1
-        self.drafted += len(round.draft)
-        self.accepted += len(round.verdict.path)
-        self.forced += len(round.verdict.path) if round.forced else 0
-        self.draft_forwards += round.draft.counts.forwards
-        self.merged += round.draft.counts.merged
-        self.rows_saved += round.draft.counts.saved
-        self.invalid_rows += round.draft.counts.invalid
-        self.predicted += round.draft.counts.predicted
-        self.predicted_accepted += min(round.draft.counts.predicted, len(round.verdict.path))
-        self.held_back += round.held_back
-        self.switches += self._holding is not None and self._holding != round.held_back
-        self._holding = round.held_back
-        self.draft_seconds += round.timing.draft
-        self.draft_forward_seconds += round.timing.draft_forward
-        self.verify_seconds += round.timing.verify
-        self.forward_seconds += round.timing.forward
+        self.held_back += held_back
+        self.switches += self._holding is not None and self._holding != held_back
+        self._holding = held_back
+        self.draft_seconds += timing.draft
+        self.draft_forward_seconds += timing.draft_forward
+        self.verify_seconds += timing.verify
+        self.forward_seconds += timing.forward
         self.native_seconds += native
-        self.law_seconds += round.timing.law
-        self.keep_seconds += round.timing.keep
+        self.law_seconds += timing.law
+        self.keep_seconds += timing.keep
+        if round.draft is not NOTHING:
+            self._add_draft(round)
+
+    def _add_draft(self, round: Round) -> None:
+        counts, accepted = round.draft.counts, len(round.verdict.path)
+        self.draft_forwards += counts.forwards
+        self.invalid_rows += counts.invalid
+        self.drafted += len(round.draft)
+        self.accepted += accepted
+        self.forced += accepted if round.forced else 0
+        self.merged += counts.merged
+        self.rows_saved += counts.saved
+        self.predicted += counts.predicted
+        self.predicted_accepted += min(counts.predicted, accepted)
         for depth in range(_levels_tried(round.draft, round.verdict.path)):
             self._tried[depth] += 1
-            self._right[depth] += depth < len(round.verdict.path)
+            self._right[depth] += depth < accepted
 
     def merge(self, other: Stats) -> None:
         """Add another request's counts to these."""

@@ -58,7 +58,8 @@ class _Searched:
 class StopScanner:
     """Finds the first completed stop string in growing text, and holds back what may become one.
 
-    marked: those that are looked for in the text with its special tokens, which comes beside the text to be shown.
+    marked: those that are looked for in the text with its special tokens, which comes beside the text to be shown. looks:
+    whether there is any; without, text passes unchanged.
     """
 
     def __init__(self, stop: Sequence[str], marked: Sequence[str] = ()) -> None:
@@ -67,7 +68,7 @@ class StopScanner:
         self.found: str | None = None
         self._plain = _Searched(stop)
         self._marked = _Searched(marked)
-        self._looks = bool(stop or marked)
+        self.looks = bool(stop or marked)
         self._held = ""
         self._shown = 0
         self._end = 0  # of the text so far, the unsure one with it
@@ -78,7 +79,7 @@ class StopScanner:
         marked is the same text with special tokens. What is unsure may complete a stop string already, and comes again
         once it is certain.
         """
-        if not self._looks:
+        if not self.looks:
             return text
         self._held += text
         certain = self._shown + len(self._held)

@@ -6,7 +6,7 @@ import re
 from collections.abc import Sequence
 from typing import Any, final
 
-from tokenizers import Tokenizer
+from tokenizers import Tokenizer, decoders
 from transformers import PreTrainedTokenizerFast
 
 from .stops import StopScanner
@@ -31,6 +31,11 @@ def backend_of(tokenizer: Any) -> Tokenizer | None:
     return backend
 
 
+def joins(backend: Tokenizer) -> bool:
+    """Whether a text is its tokens' bytes one after the other: a token of whole characters is text by itself."""
+    return isinstance(backend.decoder, decoders.ByteLevel)
+
+
 @final
 class Detokenizer:
     """Text of a growing list of tokens. Released text never changes; the last characters wait until they are certain.
@@ -41,6 +46,7 @@ class Detokenizer:
     def __init__(self, tokenizer: Any, keep_special: bool = False, shown: Sequence[str] = ()) -> None:
         self.pending = ""
         self._fast = backend_of(tokenizer)
+        self._joins = self._fast is not None and joins(self._fast)
         self._tokenizer = tokenizer
         self._skip = not (keep_special or shown)
         hidden = [token for token in special_tokens(tokenizer) if token not in shown] if shown else []
@@ -53,6 +59,11 @@ class Detokenizer:
         """The text that this token makes certain, "" while a character is still incomplete."""
         if token in self._hidden:
             return ""
+        if self._joins and self._released == len(self._ids):
+            own = self._decode([token])
+            if own and BROKEN not in own:
+                self._ids, self._released, self._known = [token], 1, own
+                return own
         self._ids.append(token)
         whole = self._decode(self._ids)
         fresh = whole[len(self._known) :]
@@ -119,7 +130,10 @@ class TextStream:
 
     def push(self, token: int) -> str:
         """The text that this token makes certain and safe to show."""
-        shown, unsure = self._shown.push(token), self._shown.pending.rstrip(BROKEN)
+        shown = self._shown.push(token)
+        if not self._scanner.looks:
+            return shown
+        unsure = self._shown.pending.rstrip(BROKEN)
         if self._marked is None:
             return self._scanner.push(shown, unsure=unsure)
         marked = self._marked.push(token)

@@ -135,31 +135,34 @@ class AcceptanceForecast:
 
     def acceptance(self, reading: Reading) -> float:
         """Of a drafted token, given that those before it are accepted."""
-        self._drift()
+        if self._rested:
+            self._drift()
         source = reading.source
         return self._beliefs.of(source).token.of(_of_token(reading), self._token[source]).probability
 
     def ahead(self, readings: Sequence[Reading]) -> tuple[Odds, Odds]:
         """Of the next token after these, and of any later one, given that all before it are accepted."""
-        self._drift()
+        if self._rested:
+            self._drift()
         source = readings[-1].source if readings else self._beliefs.usual
         place, weights, own = len(readings), self._beliefs.of(source).ahead, self._ahead[source]
         following, later = (self._of_place(source, readings, at) for at in (place, place + 1))
         return weights.of(following, own), weights.of(later, own)
 
-    def rest(self) -> None:
-        """A round passed without a draft."""
-        self._rested += 1
+    def rest(self, rounds: int = 1) -> None:
+        """So many rounds passed without a draft."""
+        self._rested += rounds
 
     def _drift(self) -> None:
-        if self._rested:
-            for effect in (*self._token.values(), *self._ahead.values()):
-                effect.drift(self._rested)
-            self._rested = 0
+        """Let the effects drift for the rounds without a draft."""
+        for effect in (*self._token.values(), *self._ahead.values()):
+            effect.drift(self._rested)
+        self._rested = 0
 
     def learn(self, readings: Sequence[Reading], accepted: int, ahead: bool = True) -> None:
         """The first `accepted` ones were. ahead: learn what to expect of counted tokens, too, before they are there."""
-        self._drift()
+        if self._rested:
+            self._drift()
         beliefs = self._beliefs
         for place, reading in enumerate(readings[: accepted + 1]):
             source, right = reading.source, place < accepted

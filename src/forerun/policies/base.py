@@ -95,7 +95,7 @@ def signals_of(step: Step, k: int = 10) -> Signals | None:
 
 def has_row(step: Step) -> bool:
     """Whether the drafter computed a law for the step, so that it has a confidence; lookup doesn't."""
-    return step.logits is not None or step.signals is not None or any(law is not None for law in step.laws)
+    return step.logits is not None or step.signals is not None or any(step.laws)
 
 
 @final
@@ -108,12 +108,17 @@ class Readings(Generic[T]):
         self._values: list[T] = []
 
     def of(self, steps: Sequence[Step]) -> Sequence[T]:
+        held, values = self._steps, self._values
         known = 0
-        while known < min(len(steps), len(self._steps)) and steps[known] is self._steps[known]:
+        for own, step in zip(held, steps, strict=False):
+            if own is not step:
+                break
             known += 1
-        self._steps[known:] = steps[known:]
-        self._values[known:] = map(self._read, steps[known:])
-        return self._values
+        del held[known:], values[known:]
+        for step in steps[known:]:
+            held.append(step)
+            values.append(self._read(step))
+        return values
 
     def clear(self) -> None:
         """After a round; a policy must not keep its rows."""

@@ -37,22 +37,22 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable
 from collections.abc import Sequence as Series
 from itertools import chain, repeat
-from threading import RLock
-from typing import Any, final
+from typing import final
 
-from ..core.learned import Learned, Learning, numbers
+from ..core.learned import Learning
 from ..core.policy import LengthPolicy
 from ..core.values import ROOT, Round, Step
-from .acceptance_forecast import UNNAMED, AcceptanceForecast, Beliefs, Kind, Reading, Source, read
+from .acceptance_forecast import UNNAMED, AcceptanceForecast, Kind, Reading, Source, read
 from .base import POLICIES, PolicyFactory, Readings
+from .cost_state import MOST_SPARE, Rate, SharedState
 from .costs.step_costs import GivenStepCosts, MeasuredStepCosts, StepCosts
 from .logistic_regression import Odds
-from .prompt_reading import AnswerLengths, best_rate, gained
-from .usual_length import UsualLength
+from .prompt_reading import best_rate, gained
 
-SHARE, MOST_SPARE = 0.004, 1.0  # tokens that may be lost by trying: of each emitted one, and at once
-LONG, SHORT = 0.995, 0.92  # kept of the newest rounds' tokens and time, a round: of all requests, of this one
+SHARE = 0.004  # tokens that may be lost by trying, of each emitted one
+SHORT = 0.92  # kept of the newest rounds' tokens and time, a round
 PLAIN = 1.0, 1.0  # tokens and time of a plain round
+MOST_PLAIN = 16  # rounds without a draft that are learnt from together
 LOOK_AGAIN = 4  # rounds; as many as requests share a forward, if these are more: looking takes time that all wait for
 WORTH = 20.0  # plain rounds that the price of all requests counts in a request's own
 FAR = 6  # tokens that are looked ahead after a copied one: beyond, nothing that didn't pay yet begins to
@@ -87,58 +87,6 @@ def worth(
 
 
 @final
-class Rate:
-    """Tokens and time, in plain rounds, of the newest rounds."""
-
-    def __init__(self, keep: float) -> None:
-        self._keep = keep
-        self.tokens = self.time = 0.0
-
-    def add(self, tokens: float, time: float) -> None:
-        self.tokens = self._keep * self.tokens + tokens
-        self.time = self._keep * self.time + time
-
-
-@final
-class SharedState(Learned):
-    """What requests share: regressions, costs, the price of time, and the budgets for trying."""
-
-    def __init__(self, costs: StepCosts) -> None:
-        self.lock = RLock()  # requests of several threads share it
-        self.costs = costs
-        self.beliefs = Beliefs()
-        self.rate = Rate(LONG)
-        self.spare = 0.0
-        self.lengths = AnswerLengths()
-        self.usual = UsualLength()
-        self.spare_for_reading = MOST_SPARE
-
-    def as_data(self) -> dict[str, Any]:
-        with self.lock:
-            return {
-                "beliefs": self.beliefs.as_data(),
-                "costs": self.costs.as_data(),
-                "lengths": self.lengths.as_data(),
-                "rate": [self.rate.tokens, self.rate.time],
-                "spare": [self.spare, self.spare_for_reading],
-            }
-
-    def recall(self, data: Any) -> None:
-        if not isinstance(data, dict):
-            raise ValueError(f"nothing that a rule learnt was kept in {str(data)[:40]}")
-        beliefs, lengths = Beliefs(), AnswerLengths()
-        beliefs.recall(data.get("beliefs"))
-        lengths.recall(data.get("lengths"))
-        tokens, time = numbers(data.get("rate"), 2)
-        spare, for_reading = numbers(data.get("spare"), 2, -1e6)
-        with self.lock:
-            self.costs.recall(data.get("costs"))
-            self.beliefs, self.lengths = beliefs, lengths
-            self.rate.tokens, self.rate.time = tokens, time
-            self.spare, self.spare_for_reading = min(spare, MOST_SPARE), for_reading
-
-
-@final
 class CostAware(LengthPolicy):
     def __init__(self, shared: SharedState, optimism: float, max_steps: int, retry: int) -> None:
         self._shared = shared
@@ -153,7 +101,9 @@ class CostAware(LengthPolicy):
         self._round = 0
         self._drafted_in: dict[str, int] = {}  # the round that each drafter drafted in last
         self._readings = Readings(read)
-        self._survival = [1.0]
+        self._plain: list[float] = []  # times of newest rounds without a draft, of which the rest doesn't know yet
+        self._survival = [1.0]  # of a draft's first tokens, and their acceptances
+        self._likely: list[float] = []
         self._owed: dict[int, float] = {}
         self._price: float | None = None
         self._unread = self._room = self._emitted = 0
@@ -175,6 +125,7 @@ class CostAware(LengthPolicy):
                 return True
         readings = self._readings.of(steps)
         with self._shared.lock:
+            self._settle()
             stops = self._pays_no_more(readings)
         self._refused = stops and not steps
         return stops
@@ -182,6 +133,7 @@ class CostAware(LengthPolicy):
     def leaves_out(self, steps: Series[Step]) -> bool:
         readings = self._readings.of(steps)
         with self._shared.lock:
+            self._settle()
             if self._is_worth_a_row(readings):
                 return False
         self._left = steps[-1]
@@ -192,7 +144,7 @@ class CostAware(LengthPolicy):
         survives, price = self._survives(readings), self._tokens_per_time(length, last.source)
         if survives > price * (costs.verify(length + 2) - costs.verify(length + 1)):
             return True
-        before, likely = self._survival[length], self._forecast.acceptance(last)
+        before, likely = self._survival[length], self._likely[length]
         # a copied token's own chance stands for those after it
         others = self._forecast.ahead(readings)[1].probability if last.source.kind is Kind.ROW else likely
         ahead = chain([likely], repeat(others, min(self._max_steps - length - 1, FAR)))
@@ -214,7 +166,7 @@ class CostAware(LengthPolicy):
         if last is not None and last.kind is Kind.COUNTED:
             certain = repeat(1.0, min(self._max_steps - length, FAR))
             sure = worth(survives, certain, price, 0.0, costs.verify, length)
-            return self._forecast.acceptance(readings[-1]) * sure <= price * self._step_of(last)
+            return self._likely[-1] * sure <= price * self._step_of(last)
         following, later = self._forecast.ahead(readings)
         due = not readings and (self._idle or 0) >= self._retry
         if not readings and self._unread and not self._may_read(following, later, due):
@@ -239,15 +191,45 @@ class CostAware(LengthPolicy):
     def observe(self, steps: Series[Step], round: Round) -> None:
         pack = round.timing.pack
         self._look_again = LOOK_AGAIN if pack is None else max(LOOK_AGAIN, pack.requests)
+        self._round += 1
+        if steps or self._left is not None or round.draft.counts.forwards:
+            with self._shared.lock:
+                self._settle()
+                self._learn(steps, round)
+            return
+        # nothing was drafted: in less time, since there may be nothing to gain it back from
+        self._emitted += len(round.tokens)
+        self.expected = PLAIN
+        self._idle = (self._idle or 0) + 1
+        self._owed.clear()
+        self._price = None
+        if pack is None:
+            self._plain.append(round.timing.verify)
+            if len(self._plain) < MOST_PLAIN:
+                return
         with self._shared.lock:
-            self._learn(steps, round)
+            self._settle()
+            if pack is not None:
+                self._shared.costs.learn(False, 0, round)
+                self._rest(1)
+
+    def _settle(self) -> None:
+        """Learn from the rounds without a draft."""
+        if times := self._plain:
+            self._shared.costs.learn_plain(times)
+            self._rest(len(times))
+            times.clear()
+
+    def _rest(self, rounds: int) -> None:
+        know = self._shared
+        know.spare_for_reading += SHARE * rounds
+        know.spare = min(know.spare + SHARE * rounds, MOST_SPARE)
+        self._rate.rest(rounds)
+        know.rate.rest(rounds)
+        self._forecast.rest(rounds)
 
     def _learn(self, steps: Series[Step], round: Round) -> None:
-        self._round += 1
         left, self._left = self._left, None
-        if not steps and left is None and not round.draft.counts.forwards:
-            self._learn_plain(round)
-            return
         know, accepted = self._shared, len(round.verdict.path)
         readings = list(self._readings.of(steps))
         self._survives(readings)
@@ -278,26 +260,14 @@ class CostAware(LengthPolicy):
         self._idle = 0 if drafted else (self._idle or 0) + 1
         self._readings.clear()
         self._owed.clear()
-        self._survival, self._price = [1.0], None
-
-    def _learn_plain(self, round: Round) -> None:
-        """The same for a round that nothing was drafted in, in less time: there may be nothing to gain it back from."""
-        know, emitted = self._shared, len(round.tokens)
-        self._emitted += emitted
-        know.spare_for_reading += SHARE * emitted
-        know.spare = min(know.spare + SHARE, MOST_SPARE)
-        know.costs.learn(False, 0, round)
-        self.expected = PLAIN
-        for rate in (self._rate, know.rate):
-            rate.add(*PLAIN)
-        self._forecast.rest()
-        self._idle = (self._idle or 0) + 1
-        self._owed.clear()
         self._price = None
+        self._survival = [1.0]
+        self._likely.clear()
 
     def end(self) -> None:
         if self._emitted:
             with self._shared.lock:
+                self._settle()
                 self._shared.lengths.add(self._emitted)
 
     def _may_read(self, following: Odds, later: Odds, due: bool) -> bool:
@@ -319,15 +289,17 @@ class CostAware(LengthPolicy):
 
     def _survives(self, readings: Series[Reading]) -> float:
         """The probability that all of these are accepted; the regressions don't change during a draft."""
-        known = self._survival
-        del known[len(readings) + 1 :]
-        for reading in readings[len(known) - 1 :]:
-            known.append(known[-1] * self._forecast.acceptance(reading))
+        known, likely = self._survival, self._likely
+        if len(likely) > len(readings):
+            del known[len(readings) + 1 :], likely[len(readings) :]
+        for reading in readings[len(likely) :]:
+            likely.append(self._forecast.acceptance(reading))
+            known.append(known[-1] * likely[-1])
         return known[-1]
 
     def _debt(self, drafted: int) -> float:
         """The expected loss of the tokens that were tried among the first `drafted` ones."""
-        return sum(loss for place, loss in self._owed.items() if place < drafted)
+        return sum([loss for place, loss in self._owed.items() if place < drafted]) if self._owed else 0.0
 
     def _step_of(self, source: Source) -> float:
         """The time of a drafter's step."""

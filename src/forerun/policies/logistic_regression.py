@@ -77,14 +77,21 @@ class LogisticRegression:
         self._keep = keep
 
     def of(self, known: Sequence[float], effect: RequestEffect) -> Odds:
-        return self._odds(self._pull(known), known, effect)
+        return self._odds(known, effect)[0]
 
-    def _odds(self, pull: Sequence[float], known: Sequence[float], effect: RequestEffect) -> Odds:
-        return Odds(effect.mean + _dot(self._mean, known), effect.variance + max(_dot(pull, known), 0.0))
+    def _odds(self, known: Sequence[float], effect: RequestEffect) -> tuple[Odds, list[float]]:
+        """The odds, and how much each weight varies along with them."""
+        mean, variance = effect.mean, 0.0
+        pull: list[float] = []
+        for weight, row, own in zip(self._mean, self._spread, known, strict=True):
+            along: float = sum(map(mul, row, known))
+            pull.append(along)
+            mean += weight * own
+            variance += own * along
+        return Odds(mean, effect.variance + max(variance, 0.0)), pull
 
     def learn(self, known: Sequence[float], effect: RequestEffect, happened: bool) -> None:
-        pull = self._pull(known)
-        odds = self._odds(pull, known, effect)
+        odds, pull = self._odds(known, effect)
         likely = odds.probability
         steepness = max(likely * (1 - likely), LEAST_CURVATURE)
         damping = 1 + odds.variance * steepness
@@ -108,14 +115,6 @@ class LogisticRegression:
             raise ValueError(f"no regression of {size} weights was kept in {str(data)[:40]}")
         mean, *spread = (numbers(row, size, -MOST, MOST) for row in data)
         self._mean, self._spread = mean, spread
-
-    def _pull(self, known: Sequence[float]) -> list[float]:
-        return [_dot(row, known) for row in self._spread]
-
-
-def _dot(a: Sequence[float], b: Sequence[float]) -> float:
-    total: float = sum(map(mul, a, b))
-    return total
 
 
 def _logistic(x: float) -> float:

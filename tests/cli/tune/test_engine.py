@@ -104,6 +104,41 @@ def test_servers_that_end_in_the_middle_are_left_out_and_off_wins(tmp_path: Path
     assert any("ngram-simple" in one["name"] for one in kept)
 
 
+def test_a_server_without_drafts_that_goes_in_the_middle_is_one_sentence_and_what_was_measured_is_kept(
+    tmp_path: Path, forerun: Callable[..., Any]
+) -> None:
+    command = (*laid_out(tmp_path, "fleeting.gguf"), *programmed(tmp_path))
+    ran = forerun(*command)
+
+    assert ran.status == 2
+    last = ran.err.splitlines()[-1]
+    assert "llama.cpp with off ended in the middle (exit code 7" in last
+    assert last.endswith("system.json.log.jsonl, and the same command goes on from there")
+    log = tmp_path / "system.json.log.jsonl"
+    before = log.read_text()
+    assert before.count("\n") > 1
+    forerun(*command)
+    assert log.read_text().startswith(before)
+
+
+def test_an_address_that_goes_in_the_middle_is_one_sentence_and_what_was_measured_is_kept(
+    tmp_path: Path, forerun: Callable[..., Any]
+) -> None:
+    program, given = stand_in(tmp_path), []
+    with ExitStack() as stack:
+        for name, more in (("off", ("--model", "fleeting")), ("mine", ("--spec-type", "x"))):
+            port = port_for(0)
+            server = stack.enter_context(closing(Server(name, [str(program), "--port", str(port), *more], {}, port)))
+            given += ["--endpoint", f"{name}={server.url}"]
+        ran = forerun(*laid_out(tmp_path), *given)
+
+    assert ran.status == 2
+    last = ran.err.splitlines()[-1]
+    assert "can't be reached" in last
+    assert last.endswith("system.json.log.jsonl, and the same command goes on from there")
+    assert (tmp_path / "system.json.log.jsonl").read_text().count("\n") > 1
+
+
 def test_a_server_that_comes_up_without_drafts_is_left_out(tmp_path: Path, forerun: Callable[..., Any]) -> None:
     ran = forerun(*laid_out(tmp_path, "foreign.gguf"), *programmed(tmp_path))
 
@@ -210,6 +245,19 @@ def test_transformers_answers_one_prompt_at_a_time(tiny: str, tmp_path: Path, fo
 
     assert ran.status == 2
     assert "transformers drafts for one prompt at a time, got --concurrency up to 2; leave it at 1" in ran.err
+
+
+def test_a_draft_model_of_another_vocabulary_is_one_sentence(
+    tiny: str, tmp_path: Path, forerun: Callable[..., Any]
+) -> None:
+    line = [part if part != "llama.cpp" else "transformers" for part in laid_out(tmp_path)]
+    line[1] = tiny
+    (tmp_path / "config.json").write_text('{"vocab_size": 9}')
+
+    ran = forerun(*line, "--raw", "--draft-model", tmp_path)
+
+    assert (ran.status, len(ran.err.splitlines())) == (2, 1)
+    assert f"the draft model {tmp_path} has a vocabulary of 9 tokens" in ran.err
 
 
 def test_the_launch_script_can_be_run_by_everybody_who_can_read_it(done: Path) -> None:

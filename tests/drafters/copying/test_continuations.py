@@ -8,9 +8,17 @@ from forerun.drafters.copying.text_index import Match
 TEXT = [1, 2, 3, 1, 2, 4, 1, 2]
 
 
+def chosen(continuations: Continuations) -> Vote | None:
+    """The next vote, whose token is drafted."""
+    vote = continuations.vote()
+    if vote is not None:
+        continuations.go_on(vote.token)
+    return vote
+
+
 def drafted(continuations: Continuations, most: int = 10) -> list[int]:
     tokens: list[int] = []
-    while len(tokens) < most and (vote := continuations.next()) is not None:
+    while len(tokens) < most and (vote := chosen(continuations)) is not None:
         tokens.append(vote.token)
     return tokens
 
@@ -21,12 +29,12 @@ def test_one_place_is_copied_to_the_end_of_its_text() -> None:
 
 def test_the_token_of_most_places_is_chosen() -> None:
     matches = [Match([5], 0, 2), Match([6], 0, 2), Match([6], 0, 2)]
-    assert Continuations(matches, TEXT).next() == Vote(6, pytest.approx(2 / 3), 2, 2)
+    assert Continuations(matches, TEXT).vote() == Vote(6, pytest.approx(2 / 3), 2, 2)
 
 
 def test_a_longer_match_has_more_votes() -> None:
     matches = [Match([5], 0, 9), Match([6], 0, 2), Match([6], 0, 2)]
-    assert Continuations(matches, TEXT).next() == Vote(5, pytest.approx(9 / 13), 1, 9)
+    assert Continuations(matches, TEXT).vote() == Vote(5, pytest.approx(9 / 13), 1, 9)
 
 
 def test_of_as_many_votes_those_of_the_first_place_count() -> None:
@@ -36,14 +44,14 @@ def test_of_as_many_votes_those_of_the_first_place_count() -> None:
 def test_only_the_places_that_agreed_go_on() -> None:
     matches = [Match([5, 7], 0, 2), Match([5, 7], 0, 2), Match([6, 8], 0, 1)]
     continuations = Continuations(matches, TEXT)
-    continuations.next()
-    assert continuations.next() == Vote(7, 1.0, 2, 3)
-    assert continuations.next() is None
+    chosen(continuations)
+    assert chosen(continuations) == Vote(7, 1.0, 2, 3)
+    assert chosen(continuations) is None
 
 
 def test_a_match_grows_with_what_is_drafted() -> None:
     continuations = Continuations([Match([5, 6, 7], 0, 4)], TEXT)
-    assert [continuations.next(), continuations.next()] == [Vote(5, 1.0, 1, 4), Vote(6, 1.0, 1, 5)]
+    assert [chosen(continuations), chosen(continuations)] == [Vote(5, 1.0, 1, 4), Vote(6, 1.0, 1, 5)]
 
 
 def test_a_place_in_the_text_itself_runs_on_into_the_draft() -> None:
@@ -61,4 +69,21 @@ def test_nothing_is_copied_beyond_the_end_of_an_answer() -> None:
 
 
 def test_without_places_there_is_nothing_to_draft() -> None:
-    assert Continuations([], TEXT).next() is None
+    assert Continuations([], TEXT).vote() is None
+
+
+def test_asking_twice_gives_the_same_vote() -> None:
+    continuations = Continuations([Match([5, 6], 0, 2)], TEXT)
+    assert continuations.vote() == continuations.vote() == Vote(5, 1.0, 1, 2)
+
+
+def test_it_goes_on_with_a_token_that_lost_the_vote() -> None:
+    continuations = Continuations([Match([5, 7], 0, 9), Match([6, 8], 0, 2)], TEXT)
+    assert continuations.go_on(6)
+    assert continuations.vote() == Vote(8, 1.0, 1, 3)
+
+
+def test_a_token_that_no_place_gave_is_told() -> None:
+    continuations = Continuations([Match([5, 7], 0, 9)], TEXT)
+    assert not continuations.go_on(6)
+    assert continuations.vote() is None

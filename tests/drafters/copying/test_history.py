@@ -8,8 +8,9 @@ from forerun.drafters.copying.history import History
 
 def continued(history: History, text: list[int]) -> list[int]:
     continuations, tokens = Continuations(history.matches(text), text), []
-    while (vote := continuations.next()) is not None:
+    while (vote := continuations.vote()) is not None:
         tokens.append(vote.token)
+        continuations.go_on(vote.token)
     return tokens
 
 
@@ -72,3 +73,20 @@ def test_both_halves_are_searched() -> None:
     history.add([21, 22, 23, 24, 25, 26, 27, 28, 29, 30])
     assert continued(history, [10])[:2] == [11, 12]
     assert continued(history, [28])[:2] == [29, 30]
+
+
+def test_it_knows_the_tokens_that_stand_in_an_answer() -> None:
+    history = History(8)
+    assert history.empty
+    assert not history.knows(1)
+    history.add([1, 2])
+    assert not history.empty
+    assert history.knows(1)
+    assert not history.knows(3)
+    for answer in ([4, 5], [6, 7], [8, 9]):
+        history.add(answer)
+    assert not history.knows(1)
+    assert history.knows(9)
+    none = History(0)
+    none.add([1, 2])
+    assert none.empty

@@ -94,3 +94,16 @@ def test_what_is_damaged_is_refused_and_changes_nothing(data: Any) -> None:
     with pytest.raises(ValueError, match="kept"):
         acceptance.recall(data)
     assert acceptance.as_data() == before
+
+
+def test_of_a_table_the_share_is_the_first_guess() -> None:
+    assert VoteAcceptance().of(Vote(5, 0.35, 0, 3), 0) == pytest.approx(0.35)
+
+
+def test_tokens_of_a_table_are_counted_apart_from_those_of_places() -> None:
+    acceptance, said = VoteAcceptance(), Vote(5, 0.9, 0, 3)
+    before = acceptance.of(Vote(5, 0.9, 1, 3), 0)
+    for _ in range(20):
+        acceptance.learn([said], 0)
+    assert acceptance.of(said, 0) < 0.3
+    assert acceptance.of(Vote(5, 0.9, 1, 3), 0) == before

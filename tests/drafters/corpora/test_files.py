@@ -8,7 +8,9 @@ import numpy as np
 import pytest
 
 from forerun.core.identity import Identity
-from forerun.drafters.corpora.files import ABOUT, About, build_corpus, open_corpus
+from forerun.drafters.corpora import files
+from forerun.drafters.corpora.files import ABOUT, FIRST, ORDER, TOKENS, About, build_corpus, open_corpus
+from forerun.drafters.corpora.ordering import LONGEST
 from forerun.errors import InvalidModelFile, ModelNotFound, UnsupportedOption
 
 TEXTS = [[1, 2, 3, 4, 5], [], [6, 2, 3, 7]]
@@ -25,30 +27,39 @@ def built(tmp_path: Path) -> Path:
 
 
 def test_a_corpus_is_found_as_it_was_built(built: Path) -> None:
-    (shard,) = open_corpus(built, identity())
-    assert shard.tokens.tolist() == [1, 2, 3, 4, 5, 50, 6, 2, 3, 7, 50]
-    assert [list(match.ids) for match in shard.matches([1, 2, 3])] == [[4, 5]]
+    places = open_corpus(built, identity())
+    assert np.fromfile(built / TOKENS, "<u2").tolist() == [1, 2, 3, 4, 5, 50, 6, 2, 3, 7, 50]
+    assert len(places) == 11
+    assert [list(match.ids) for match in places.matches([1, 2, 3])] == [[4, 5]]
 
 
-def test_it_is_built_and_searched_in_shards(tmp_path: Path) -> None:
-    about = build_corpus(TEXTS * 3, tmp_path / "corpus", ("abc", 50), shard_tokens=10)
-    assert about == About("abc", 50, (10, 10, 10, 3))
-    shards = open_corpus(tmp_path / "corpus", identity())
-    assert [len(shard.tokens) for shard in shards] == [10, 10, 10, 3]
-    assert sum(shard.tokens.tolist().count(2) for shard in shards) == 6
+@pytest.mark.parametrize("at_once", [1, 2, 10])
+def test_it_is_the_same_however_few_places_are_sorted_at_once(tmp_path: Path, at_once: int) -> None:
+    about = build_corpus(TEXTS * 3, tmp_path / "whole", ("abc", 50))
+    assert about == About("abc", 50, 33)
+    assert build_corpus(TEXTS * 3, tmp_path / "pieces", ("abc", 50), sorted_at_once=at_once) == about
+    tokens = np.fromfile(tmp_path / "whole" / TOKENS, "<u2").tolist()
+    endings = []
+    for name in ("whole", "pieces"):
+        order = np.fromfile(tmp_path / name / ORDER, "<u4").tolist()
+        assert sorted(order) == list(range(33))
+        endings.append([tokens[max(place - LONGEST + 1, 0) : place + 1][::-1] for place in order])
+    assert endings[0] == endings[1]
 
 
-@pytest.mark.parametrize(("size", "kind"), [(2**16 - 1, np.uint16), (2**16, np.uint32)])
-def test_tokens_take_as_few_bytes_as_the_vocabulary_allows(tmp_path: Path, size: int, kind: type) -> None:
+@pytest.mark.parametrize(("size", "width"), [(2**16 - 2, 2), (2**16 - 1, 4), (2**16, 4)])
+def test_tokens_take_as_few_bytes_as_the_vocabulary_allows(tmp_path: Path, size: int, width: int) -> None:
     build_corpus([[size - 1, 0]], tmp_path / "corpus", ("", size))
-    (shard,) = open_corpus(tmp_path / "corpus", identity("", size))
-    assert (shard.tokens.dtype, shard.tokens.tolist()) == (kind, [size - 1, 0, size])
-    assert [list(match.ids) for match in shard.matches([size - 1])] == [[0]]
+    places = open_corpus(tmp_path / "corpus", identity("", size))
+    assert np.fromfile(tmp_path / "corpus" / TOKENS, f"<u{width}").tolist() == [size - 1, 0, size]
+    assert [list(match.ids) for match in places.matches([size - 1])] == [[0]]
 
 
-def test_it_is_mapped_and_not_read(built: Path) -> None:
-    (shard,) = open_corpus(built, identity())
-    assert all(isinstance(array.base, np.memmap) for array in (shard.tokens, shard.order, shard.first))
+def test_more_tokens_than_places_have_numbers_are_refused(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(files, "MOST_TOKENS", 10)
+    with pytest.raises(ValueError, match="a corpus holds at most 10 tokens, and its files have more; give fewer"):
+        build_corpus(TEXTS, tmp_path / "corpus", ("abc", 50))
+    assert list(tmp_path.iterdir()) == []
 
 
 @pytest.mark.parametrize("texts", [[], [[]]])
@@ -70,9 +81,9 @@ def test_a_directory_that_is_there_is_left_alone(built: Path) -> None:
         build_corpus(TEXTS, built, ("abc", 50))
 
 
-def test_shards_have_a_size(tmp_path: Path) -> None:
-    with pytest.raises(ValueError, match=r"shard_tokens must be in 1\.\..*, got 0"):
-        build_corpus(TEXTS, tmp_path / "corpus", ("abc", 50), shard_tokens=0)
+def test_no_place_at_once_is_refused(tmp_path: Path) -> None:
+    with pytest.raises(ValueError, match=r"sorted_at_once must be at least 1 place, got 0"):
+        build_corpus(TEXTS, tmp_path / "corpus", ("abc", 50), sorted_at_once=0)
 
 
 def test_a_directory_without_a_corpus_is_told_from_one(tmp_path: Path) -> None:
@@ -87,7 +98,7 @@ def test_a_corpus_of_another_tokenizer_is_refused(built: Path, other: Identity) 
 
 
 def test_a_model_without_a_tokenizer_takes_what_has_its_vocabularys_size(built: Path) -> None:
-    assert len(open_corpus(built, identity(""))) == 1
+    assert len(open_corpus(built, identity(""))) == 11
 
 
 def cut(file: Path, count: int = 4) -> None:
@@ -100,23 +111,23 @@ def change(directory: Path, **values: object) -> None:
 
 
 FAULTS: dict[str, Callable[[Path], object]] = {
-    "tokens cut": lambda at: cut(at / "tokens-0000.npy"),
-    "order cut": lambda at: cut(at / "order-0000.npy"),
-    "only a header": lambda at: cut(at / "first-0000.npy", 52 * 4),
-    "an empty file": lambda at: (at / "tokens-0000.npy").write_bytes(b""),
-    "no array": lambda at: (at / "order-0000.npy").write_text("hello, this is a text and no array"),
-    "a file is missing": lambda at: (at / "first-0000.npy").unlink(),
-    "another length": lambda at: np.save(at / "tokens-0000.npy", np.zeros(3, np.uint16)),
-    "no whole numbers": lambda at: np.save(at / "tokens-0000.npy", np.zeros(11)),
-    "objects": lambda at: np.save(at / "tokens-0000.npy", np.asarray([None] * 11)),
-    "other counts": lambda at: np.save(at / "first-0000.npy", np.zeros(52, np.uint32)),
+    "tokens cut": lambda at: cut(at / TOKENS),
+    "order cut": lambda at: cut(at / ORDER),
+    "first cut": lambda at: cut(at / FIRST),
+    "an empty file": lambda at: (at / TOKENS).write_bytes(b""),
+    "a text": lambda at: (at / ORDER).write_text("hello, this is a text and no order"),
+    "a file is missing": lambda at: (at / FIRST).unlink(),
+    "a token more": lambda at: (at / TOKENS).write_bytes((at / TOKENS).read_bytes() + b"ab"),
+    "other counts": lambda at: (at / FIRST).write_bytes(bytes(52 * 4)),
     "no JSON": lambda at: (at / ABOUT).write_text("{"),
     "another format": lambda at: change(at, format="other"),
-    "a newer version": lambda at: change(at, version=2),
-    "no shard": lambda at: change(at, tokens=[]),
-    "an empty shard": lambda at: change(at, tokens=[0]),
-    "no sizes": lambda at: change(at, tokens=["many"]),
-    "one shard more": lambda at: change(at, tokens=[11, 11]),
+    "a newer version": lambda at: change(at, version=3),
+    "the first version": lambda at: change(at, version=1, tokens=[11]),
+    "no token": lambda at: change(at, tokens=0),
+    "no number": lambda at: change(at, tokens="many"),
+    "several numbers": lambda at: change(at, tokens=[11, 11]),
+    "another number": lambda at: change(at, tokens=12),
+    "no number is told": lambda at: change(at, tokens=None),
 }
 
 
@@ -128,9 +139,7 @@ def test_a_corpus_at_fault_is_one_sentence(built: Path, fault: str) -> None:
 
 
 def test_numbers_at_fault_inside_of_a_file_draft_nothing(built: Path) -> None:
-    order = np.load(built / "order-0000.npy")
-    np.save(built / "order-0000.npy", np.full_like(order, 2**32 - 1))
-    tokens = np.load(built / "tokens-0000.npy")
-    np.save(built / "tokens-0000.npy", np.full_like(tokens, 60))
-    (shard,) = open_corpus(built, identity())
-    assert all(not match.ids for match in shard.matches([1, 2, 3]))
+    np.full(11, 60, "<u2").tofile(built / TOKENS)
+    assert all(not match.ids for match in open_corpus(built, identity()).matches([1, 2, 3]))
+    np.full(11, 2**32 - 1, "<u4").tofile(built / ORDER)
+    assert all(not match.ids for match in open_corpus(built, identity()).matches([1, 2, 3]))

@@ -8,6 +8,7 @@ from types import SimpleNamespace
 from typing import Any, Protocol
 
 import numpy as np
+import torch
 
 EOS = 2
 Target = Callable[[Sequence[int]], int]
@@ -17,12 +18,15 @@ class Proposes(Protocol):
     def propose(self, sampled: Any, lengths: Any, texts: Any, slot_mappings: Any = None) -> list[list[int]]: ...
 
 
-def config(longest: int = 8, max_length: int = 512, requests: int = 16, forerun: Any = None, **model: Any) -> Any:
+def config(
+    longest: int = 8, max_length: int = 512, requests: int = 16, forerun: Any = None, path: str = "", **model: Any
+) -> Any:
     described = SimpleNamespace(eos_token_id=EOS, **model)
     described.get_text_config = lambda: described
     return SimpleNamespace(
         speculative_config=SimpleNamespace(num_speculative_tokens=longest),
-        model_config=SimpleNamespace(hf_config=described, max_model_len=max_length),
+        model_config=SimpleNamespace(hf_config=described, max_model_len=max_length, model=path, dtype=torch.float32),
+        device_config=SimpleNamespace(device_type="cpu"),
         scheduler_config=SimpleNamespace(max_num_seqs=requests),
         additional_config={} if forerun is None else {"forerun": forerun},
     )

@@ -3,8 +3,10 @@ from __future__ import annotations
 from typing import Any
 
 import pytest
+import torch
 
-from forerun.engines.vllm.costs import BatchRound, LoadCosts, load_of
+from forerun.core.values import Step
+from forerun.engines.vllm.costs import BatchRound, LoadCosts, drafters_of, load_of
 from forerun.policies.costs.step_costs import FIRST_SLOPE, FIRST_STEP
 
 
@@ -24,7 +26,7 @@ def at(costs: LoadCosts, requests: int) -> LoadCosts:
 def test_nothing_is_known_at_first() -> None:
     assert LoadCosts().verify(1) == 1
     assert LoadCosts().verify(3) == pytest.approx(1 + 2 * FIRST_SLOPE)
-    assert LoadCosts().step(True) == LoadCosts().step(False) == FIRST_STEP[False]
+    assert {has_row: LoadCosts().step(has_row) for has_row in (True, False)} == FIRST_STEP
 
 
 def test_a_round_with_drafts_before_any_plain_one_tells_nothing() -> None:
@@ -75,4 +77,23 @@ def test_a_step_costs_what_a_token_for_each_request_takes() -> None:
     """Drafting 8 tokens for 4 requests takes 2 ms: a token for each of them 1 ms, a tenth of a plain round."""
     costs = told(*[(4, 0, 0.010), (4, 8, 0.012)] * 3, drafting=0.002)
 
-    assert at(costs, 4).step(False) == at(costs, 4).step(True) == pytest.approx(0.1)
+    assert at(costs, 4).step(False) == pytest.approx(0.1)
+    assert at(costs, 4).step(True) == FIRST_STEP[True]
+
+
+def test_a_models_forwards_are_its_own_drafters_and_all_else_is_everyones() -> None:
+    """4 requests, 8 tokens in 3 ms, 2 of them in forwards for 4 tokens."""
+    costs = LoadCosts()
+    drafters = {("suffix", False): (4, 0.0), ("draft_model", True): (4, 0.002)}
+    for drafted in (0, 8):
+        costs.learn_round(BatchRound(4, drafted, 4, 0.003, 0.010, False, drafters if drafted else {}))
+
+    assert at(costs, 4).step(False, "suffix") == pytest.approx(0.05)
+    assert at(costs, 4).step(True, "draft_model") == pytest.approx(0.25)
+    assert at(costs, 4).step(False, "lookup") == FIRST_STEP[False]
+
+
+def test_steps_are_told_apart_by_drafter_and_by_rows() -> None:
+    copied, row = Step((1,), (-1,), (None,), drafted_by="suffix"), Step((1,), (-1,), (None,), torch.zeros(1, 4))
+
+    assert drafters_of([[copied, copied], [], [row]]) == {("suffix", False): (2, 0.0), ("", True): (1, 0.0)}

@@ -81,10 +81,14 @@ def test_drafters_of_drafters_that_copy_run(options: dict[str, Any]) -> None:
     [
         (
             system("draft_model", options={"model": "x"}),
-            "drafter 'draft_model' can't run inside vLLM: .*; known there: lookup, ",
+            "draft_model needs the files of vLLM's model, which aren't known here",
         ),
-        (system("self", options={"exit_layer": 2}), "drafter 'self' can't run inside vLLM"),
-        (system("cascade", options={"of": "suffix,draft_model"}), "drafter 'draft_model' can't run inside vLLM"),
+        (
+            system("self", options={"exit_layer": 2}),
+            "drafter 'self' can't run inside vLLM: .*; known there: lookup, suffix, corpus, draft_model",
+        ),
+        (system("auto"), "drafter 'auto' can't run inside vLLM: name the drafters yourself"),
+        (system("cascade", options={"of": "suffix,recycle"}), "drafter 'recycle' can't run inside vLLM"),
         (system("hybrid", options={"then": "self"}), "drafter 'self' can't run inside vLLM"),
         (system("prediction"), "'prediction' can't run inside vLLM: .* put the expected text into the prompt"),
         (system("look"), "unknown drafter 'look'; known: "),

@@ -87,8 +87,8 @@ def test_vllm_is_told_what_drafts(caplog: pytest.LogCaptureFixture) -> None:
 
 
 def test_what_can_not_run_is_refused_when_vllm_starts() -> None:
-    with pytest.raises(UnsupportedOption, match="drafter 'draft_model' can't run inside vLLM"):
-        Proposer(config(forerun={"drafter": {"name": "draft_model", "model": "x"}}))
+    with pytest.raises(UnsupportedOption, match="drafter 'recycle' can't run inside vLLM"):
+        Proposer(config(forerun={"drafter": {"name": "recycle"}}))
 
 
 def test_sampled_tokens_may_come_as_arrays() -> None:

@@ -9,10 +9,13 @@ import pytest
 from forerun.core.identity import identity_of
 from forerun.models.files.compact_draft import CARD, FILE, read_compact
 from forerun.models.files.known_drafts import known_drafts, shipped_folder
+from forerun.models.files.ngrams import KIND, is_table, read_ngrams
 from forerun.models.loading.load import open_module
 
 MOST_MB = 12
 SHIPPED = sorted(shipped_folder().glob("*")) if shipped_folder().is_dir() else []
+TABLES = [path for path in SHIPPED if is_table(path)]
+SHIPPED = [path for path in SHIPPED if path not in TABLES]
 
 
 @pytest.mark.parametrize("directory", SHIPPED, ids=lambda path: path.name)
@@ -23,6 +26,19 @@ def test_a_shipped_draft_is_whole_and_small_and_says_what_it_is(directory: Path)
     assert sum(path.stat().st_size for path in directory.iterdir()) <= MOST_MB * 1e6
     assert facts.license == "Apache-2.0"
     assert facts.acceptance
+    for said in (f"# {directory.name}", "Licence: Apache-2.0", "## Figures", "## Training"):
+        assert said in card
+
+
+@pytest.mark.parametrize("directory", TABLES, ids=lambda path: path.name)
+def test_a_shipped_table_is_whole_and_small_and_says_what_it_is(directory: Path) -> None:
+    table = read_ngrams(directory)
+    card = (directory / CARD).read_text(encoding="utf-8")
+    assert sorted(path.name for path in directory.iterdir()) == sorted([KIND.about_file, KIND.weights_file, CARD])
+    assert sum(path.stat().st_size for path in directory.iterdir()) <= MOST_MB * 1e6
+    assert table.target_name
+    assert f"{len(table.keys):,} contexts" in card
+    assert f"{table.right:.2f}".removeprefix("0") in card
     for said in (f"# {directory.name}", "Licence: Apache-2.0", "## Figures", "## Training"):
         assert said in card
 

@@ -99,3 +99,23 @@ def test_reading_is_measured_by_the_token() -> None:
     assert costs.read(1000) == pytest.approx(0.1 + 1000 * 0.01)
     costs.learn_reading(10, 2, timed(3, 0.0, draft_seconds=5.0))
     assert costs.read(1000) == pytest.approx(0.1 + 1000 * 0.01)
+
+
+def test_plain_rounds_are_learnt_together_as_one_by_one() -> None:
+    together, apart = MeasuredStepCosts(), MeasuredStepCosts()
+    times = [0.02, 0.03, 0.0, 0.025, 0.021, 0.04]
+    for seconds in times:
+        apart.learn(False, 0, timed(1, seconds))
+    together.learn_plain(times)
+    assert together.verify(1) == apart.verify(1)
+    assert together.verify(3) == apart.verify(3)
+    together.learn_plain([])
+    assert together.verify(1) == apart.verify(1)
+
+
+def test_costs_are_made_anew_when_an_eighth_of_the_times_is_new() -> None:
+    costs = learnt(*[(1, 0.02)] * 24)
+    assert costs.verify(1) == pytest.approx(0.02)
+    costs.learn_plain([0.08] * 3)
+    costs.learn_plain([0.08] * 24 * SELDOM)
+    assert costs.verify(1) > 0.05

@@ -10,6 +10,7 @@ import torch
 
 from forerun.train.data.examples import Example
 from forerun.train.distil.data import DistilData, ranking_of
+from forerun.train.processes import Processes
 
 from ..adapting import LAYERS, answered, engine, states_of, store_of
 
@@ -52,6 +53,26 @@ def test_a_batch_holds_the_models_states_of_each_text(data: DistilData, exit_lay
             own = states_of(engine().runner, example.ids[:-1], layer)
             torch.testing.assert_close(held[row, :length].float(), own, atol=0.02, rtol=0.01)
             assert not held[row, length:].any()
+
+
+@pytest.mark.parametrize("size", [2, 3])
+def test_of_each_batch_every_process_has_its_share(data: DistilData, size: int) -> None:
+    shares = [list(data.batches(60, 1, Processes(rank, size))) for rank in range(size)]
+    for group, *batches in zip(data.groups(60, 1), *shares, strict=True):
+        texts = [
+            tuple(ids[: len(one.ids)])
+            for batch in batches
+            for ids, learnt in zip(batch.ids.tolist(), batch.learnt, strict=True)
+            for one in group
+            if learnt.any() and tuple(ids[: len(one.ids)]) == one.ids
+        ]
+        assert sorted(texts) == sorted(one.ids for one in group)
+
+
+def test_a_process_for_which_no_text_is_left_learns_from_none(data: DistilData) -> None:
+    mine, others = ([batch.learnt.any() for batch in data.batches(1, processes=Processes(rank, 2))] for rank in (0, 1))
+    assert all(mine)
+    assert not any(others)
 
 
 def test_the_rows_after_which_an_answers_token_stands_are_learnt(data: DistilData) -> None:

@@ -38,6 +38,8 @@ class Handler(BaseHTTPRequestHandler):
         if "mortal" in line and drafts and answers > 3:
             print("RuntimeError: out of memory", file=sys.stderr, flush=True)
             os._exit(7)
+        if "fleeting" in line and not drafts and answers > 4:
+            os._exit(7)
         if "refusing" in line:
             return self.reply({{"error": "no chat template"}}, 400)
         time.sleep(0.001 if drafts else 0.02)

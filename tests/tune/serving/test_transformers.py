@@ -3,6 +3,7 @@ from __future__ import annotations
 import ast
 import json
 import sys
+from pathlib import Path
 
 import pytest
 
@@ -55,3 +56,32 @@ def test_several_requests_at_once_are_refused() -> None:
         ENGINE.check(Launch("python", "model", at_once=8), Wanted())
     with pytest.raises(UnsupportedOption, match="no program that takes --engine-args, got --x"):
         ENGINE.check(Launch("python", "model", more=("--x",)), Wanted())
+
+
+@pytest.mark.parametrize(
+    ("script", "sentence"),
+    [
+        ("echo 4.57.1", r"has transformers 4\.57\.1, and forerun tunes it from 5 on; update it"),
+        (
+            "echo PackageNotFoundError: transformers >&2; exit 1",
+            r"has no transformers that runs \(PackageNotFoundError",
+        ),
+        ("exit 0", r"doesn't say which transformers it is"),
+    ],
+)
+def test_an_older_one_or_none_is_refused(tmp_path: Path, script: str, sentence: str) -> None:
+    python = tmp_path / "python"
+    python.write_text(f"#!/bin/sh\n{script}\n")
+    python.chmod(0o755)
+
+    with pytest.raises(UnsupportedOption, match=sentence):
+        ENGINE.version(str(python))
+
+
+def test_an_assistant_of_another_vocabulary_is_refused(tmp_path: Path) -> None:
+    for name, size in (("target", 100), ("draft", 90)):
+        (tmp_path / name).mkdir()
+        (tmp_path / name / "config.json").write_text(json.dumps({"vocab_size": size}))
+
+    with pytest.raises(UnsupportedOption, match=r"has a vocabulary of 90 tokens and .*target one of 100"):
+        ENGINE.check(Launch("python", str(tmp_path / "target")), Wanted((), (str(tmp_path / "draft"),)))

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import typer
 
+from ...train.processes import launched
 from ..deferred import group
 
 COMMANDS = {
@@ -35,17 +36,34 @@ COMMANDS = {
         "train.compact:compact",
         "Keep of a trained draft only what differs from its model, in small weights, with a model card.",
     ),
+    "ngrams": (
+        "train.ngrams:ngrams",
+        "Count which token follows which in the model's own answers: a table that suffix and auto ask, in seconds.",
+    ),
     "acceptance-head": (
         "train.acceptance_head:acceptance_head",
         "Train a head that predicts which drafted tokens the target accepts, for the policy acceptance_head.",
     ),
     "disco": ("train.disco:disco", "Train a classifier on traces, for the policy disco."),
 }
+# in a launch of several processes all others would do the same work twice, and write into each other's files
+TOGETHER = ("layerskip", "exit-adapter", "draft")
+
+
+def _check_launch(context: typer.Context) -> None:
+    if launched().size > 1 and context.invoked_subcommand not in TOGETHER:
+        raise ValueError(
+            f"train {context.invoked_subcommand} runs in one process, and {launched().size} were launched; call it without "
+            f"a launcher (several processes can run: {', '.join(TOGETHER)})"
+        )
+
+
 train = group(
     typer.Typer(
         name="train",
         help="Make prompts and answers; train models and drafters for speculative decoding; measure them.",
         no_args_is_help=True,
+        callback=_check_launch,
     ),
     COMMANDS,
 )

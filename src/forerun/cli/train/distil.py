@@ -13,6 +13,7 @@ import typer
 from ...models.packed.limits import max_length_of
 from ...train.distil.recipe import DistilRecipe
 from ...train.output_folder import check_output
+from ...train.processes import launched, sharding_asked
 from ..flags import flag
 from ..output import check_folder
 from ..shared_options import PLAIN, open_engine
@@ -25,7 +26,8 @@ if TYPE_CHECKING:
     from ...engine.engine import Engine
     from ...models.loading.load import Module
     from ...train.distil.loop import Progress
-    from ...train.distil.run import Begin, DistilReport, DistilRun, Shape
+    from ...train.distil.run import DistilReport, DistilRun, Shape
+    from ...train.distil.steps import Begin
 
     Train = Callable[
         [DistilRun[Shape], Module, Identity, Callable[[], Engine], Begin, Callable[[Progress], None]], DistilReport
@@ -73,9 +75,12 @@ def taught(
     limit = given["limit"]
     if limit is not None and limit < 1:
         raise ValueError(f"--limit must be at least 1, got {limit}")
+    sharding_asked()
     check_output(output, given["resume"])
     check_folder(output.parent)
-    note(f"loading {model}")
+    main = launched().main
+    if main:
+        note(f"loading {model}")
     module = open_module(model, dtype="float32", device="cpu", trust_remote_code=given["trust_remote_code"])
     config = module.model.config.get_text_config()
     shape, recipe = plan(config)
@@ -94,7 +99,8 @@ def taught(
     identity = identity_of(module.model, module.vocabulary)
     with _bars() as begin:
         report = train(run, module, identity, lambda: open_engine(model, PLAIN, given), begin, _noted)
-    _tell(report, skipped_as_dict(skipped), as_json)
+    if main:
+        _tell(report, skipped_as_dict(skipped), as_json)
 
 
 @contextmanager

@@ -1,4 +1,4 @@
-"""forerun drafts: the trained drafts that are known here, for any model or for one."""
+"""forerun drafts: the trained drafts and tables of n-grams that are known here, for any model or for one."""
 
 from __future__ import annotations
 
@@ -25,16 +25,21 @@ def drafts(
 ) -> None:
     """List the trained drafts that are known here, for every model or for one; FORERUN_DRAFTS names folders of your own."""
     from ...models.files.known_drafts import draft_folders, find_drafts
+    from ...models.files.known_tables import find_tables
+    from .known_ngrams import described, show_tables
 
     target = _identity(model) if model else None
     found = find_drafts()
     listed = list(found.drafts) if target is None else found.fitting(target)
+    found_tables = find_tables()
+    tables = list(found_tables.tables) if target is None else found_tables.fitting(target)
     folders = {str(folder): folder.is_dir() for folder in draft_folders()}
-    for reason in found.unreadable.values():
+    unreadable = {str(path): reason for path, reason in (found.unreadable | found_tables.unreadable).items()}
+    for reason in unreadable.values():
         note(reason)
     if as_json:
-        unreadable = {str(directory): reason for directory, reason in found.unreadable.items()}
-        show_json({"drafts": [_described(one, target) for one in listed], "folders": folders, "unreadable": unreadable})
+        known = {"drafts": [_described(one, target) for one in listed], "tables": [described(one) for one in tables]}
+        show_json({**known, "folders": folders, "unreadable": unreadable})
         return
     if listed:
         head = ("draft", "for", "what it is", "right by place", "from", "licence")
@@ -48,6 +53,8 @@ def drafts(
         show(f"Draft with one: --drafter draft_model --drafter-model {listed[0].name}")
     else:
         show(f"No trained draft is known{f' for {model}' if model else ''}; make one with: forerun train draft")
+    if tables:
+        show_tables(tables)
     for folder, there in folders.items():
         show(f"searched: {folder}{'' if there else ' (not there)'}")
 

@@ -14,6 +14,7 @@ from ...models.packed.limits import max_length_of
 from ...train.layerskip.presets import Recipe, preset
 from ...train.layerskip.settings import Settings
 from ...train.output_folder import check_output
+from ...train.processes import launched
 from ..flags import flag, takes
 from ..output import check_folder
 from ..shared_options import AsJson, Model
@@ -81,7 +82,8 @@ def layerskip(
     settings = Settings(**{one.name: given[one.name] for one in SETTINGS})
     check_output(output, resume)
     check_folder(output.parent)
-    note(f"loading {model}")
+    if launched().main:
+        note(f"loading {model}")
     module = open_module(model)
     config, skipped = module.model.config.get_text_config(), counting(skip_bad)
     longest = max_length if max_length is not None else max_length_of(config)

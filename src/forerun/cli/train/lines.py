@@ -10,6 +10,7 @@ import typer
 
 from ...jsonl import Skipped
 from ...train.data.turns import turn_end
+from ...train.processes import launched
 from ..terminal import note
 
 if TYPE_CHECKING:
@@ -33,7 +34,7 @@ def read_data(
 
     examples = [one for file in files for one in read_examples(file, tokenizer, eos=eos, skipped=skipped, **limits)]
     tell_skipped(skipped)
-    end = turn_end(tokenizer, eos) if has_chat_template(tokenizer) else None
+    end = turn_end(tokenizer, eos) if launched().main and has_chat_template(tokenizer) else None
     if tokenizer is not None and end is not None and end not in eos and any(one.ids[-1] == end for one in examples):
         note(
             f"the chat template ends a turn with {tokenizer.convert_ids_to_tokens(end)!r} ({end}), where decoding doesn't "
@@ -43,7 +44,7 @@ def read_data(
 
 
 def tell_skipped(skipped: Skipped | None) -> None:
-    if skipped is not None and skipped.count:
+    if skipped is not None and skipped.count and launched().main:
         note(f"lines skipped: {skipped.count}; the first: {skipped.first}")
 
 

@@ -7,15 +7,13 @@ on. A place in the text itself may run into what is being drafted: a loop goes o
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
-from typing import final
+from typing import NamedTuple, final
 
 from .text_index import Match
 
 
 @final
-@dataclass(frozen=True, slots=True)
-class Vote:
+class Vote(NamedTuple):
     """The token that most places give. share: of all votes; places: how many gave it; length: of their longest match."""
 
     token: int
@@ -33,9 +31,13 @@ class Continuations:
         self._text = text
         self._drafted: list[int] = []
 
-    def next(self) -> Vote | None:
-        """The next token, which counts as drafted from now on; None where no place goes on."""
+    def vote(self) -> Vote | None:
+        """The next token; None where no place goes on."""
         ahead = len(self._drafted)
+        if len(self._matches) == 1:
+            match = self._matches[0]
+            token = self._token(match, ahead)
+            return None if token is None else Vote(token, 1.0, 1, match.length + ahead)
         votes: dict[int, int] = {}
         voters: dict[int, list[Match]] = {}
         for match in self._matches:
@@ -46,10 +48,15 @@ class Continuations:
         if not votes:
             return None
         best = max(votes, key=votes.__getitem__)
-        chosen = self._matches = voters[best]
-        self._drafted.append(best)
-        longest = max(match.length for match in chosen) + ahead
-        return Vote(best, votes[best] / sum(votes.values()), len(chosen), longest)
+        longest = max([match.length for match in voters[best]]) + ahead
+        return Vote(best, votes[best] / sum(votes.values()), len(voters[best]), longest)
+
+    def go_on(self, token: int) -> bool:
+        """This token is drafted; whether any place goes on with it."""
+        ahead = len(self._drafted)
+        self._matches = [match for match in self._matches if self._token(match, ahead) == token]
+        self._drafted.append(token)
+        return bool(self._matches)
 
     def _token(self, match: Match, ahead: int) -> int | None:
         """What stands so many tokens after a match."""

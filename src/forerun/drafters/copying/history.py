@@ -17,9 +17,10 @@ END = -1  # between two answers: no token, so nothing is continued beyond
 
 @final
 class History:
-    """Up to `most` tokens of answers, 0 for none. Threads may share it."""
+    """Up to `most` tokens of answers, 0 for none. Threads may share it. empty: nothing was remembered yet."""
 
     def __init__(self, most: int) -> None:
+        self.empty = True
         self._most = most
         self._halves = TextIndex(), TextIndex()
         self._lock = Lock()
@@ -39,6 +40,12 @@ class History:
                 newer = TextIndex()
                 self._halves = self._halves[1], newer
             newer.extend([*kept, END])
+            self.empty = False
+
+    def knows(self, token: int) -> bool:
+        """Whether it stands in an answer, as it must for a match of a text that ends so."""
+        older, newer = self._halves
+        return newer.knows(token) or older.knows(token)
 
     def matches(self, text: Sequence[int], keys: Sequence[int] = ()) -> list[Match]:
         """Of both halves, the newer one first. keys: keys_of(text)."""

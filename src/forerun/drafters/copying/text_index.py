@@ -8,8 +8,7 @@ from __future__ import annotations
 
 from array import array
 from collections.abc import Sequence
-from dataclasses import dataclass
-from typing import final
+from typing import NamedTuple, final
 
 SIZES = (1, 2, 3)
 MOST_PLACES = 8
@@ -18,8 +17,7 @@ BITS = 32  # of a token in a key
 
 
 @final
-@dataclass(frozen=True, slots=True)
-class Match:
+class Match(NamedTuple):
     """ids[place:] followed the same `length` last tokens earlier."""
 
     ids: Sequence[int]
@@ -35,12 +33,13 @@ class TextIndex:
         self.ids: array[int] = array("q")
         self._newest: tuple[dict[int, int], ...] = tuple({} for _ in SIZES)
         self._before: tuple[array[int], ...] = tuple(array("q") for _ in SIZES)
+        self._indexes = tuple(zip(self._newest, self._before, strict=True))
 
     def __len__(self) -> int:
         return len(self.ids)
 
     def extend(self, tokens: Sequence[int]) -> None:
-        ids, indexes = self.ids, tuple(zip(self._newest, self._before, strict=True))
+        ids, indexes = self.ids, self._indexes
         for token in tokens:
             place = back = len(ids)
             ids.append(token)
@@ -53,6 +52,10 @@ class TextIndex:
                 newest[key] = place
                 back -= 1
                 key = key << BITS | ids[back]
+
+    def knows(self, token: int) -> bool:
+        """Whether it stands anywhere, as it must for a match of a text that ends so."""
+        return token in self._newest[0]
 
     def matches(self, text: Sequence[int], keys: Sequence[int] = (), ids: Sequence[int] | None = None) -> list[Match]:
         """Places where the most of these sizes of the text's last tokens stood, the newest first.

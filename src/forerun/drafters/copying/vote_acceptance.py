@@ -11,6 +11,7 @@ from .continuations import Vote
 FADE = 0.999  # of what was counted, an outcome of the same kind
 PRIOR = 4.0  # outcomes that the first guess counts as
 MOST_KINDS = 1000
+TABLE_SHARES = 8  # classes of a table's probabilities
 # the first guess: a vote of one place after one token is right a third of the time (240 answers on Spec-Bench's prompts)
 DOUBT, MOST_PLACES = 2.0, 3
 Kind = tuple[int, int, int, int]
@@ -27,7 +28,8 @@ class VoteAcceptance(Learned):
     def of(self, vote: Vote, place: int) -> float:
         """Of a token at this place of a draft, given that those before it are accepted."""
         seen = vote.length * min(vote.places, MOST_PLACES)
-        guess = vote.share * seen / (seen + DOUBT)
+        # of a table, the share is how likely such a token was
+        guess = vote.share * seen / (seen + DOUBT) if seen else vote.share
         accepted, tried = self._counted.get(_kind(vote, place), (0.0, 0.0))
         return (accepted + PRIOR * guess) / (tried + PRIOR)
 
@@ -54,6 +56,9 @@ class VoteAcceptance(Learned):
 
 
 def _kind(vote: Vote, place: int) -> Kind:
-    length = vote.length if vote.length < 6 else 6 if vote.length < 10 else 10
-    share = 3 if vote.share == 1 else 2 if vote.share >= 0.7 else 1 if vote.share >= 0.4 else 0
-    return length, share, min(vote.places, MOST_PLACES), min(place, 3)
+    _, part, places, length = vote
+    length = length if length < 6 else 6 if length < 10 else 10
+    if not places:
+        return length, int(part * TABLE_SHARES), 0, place if place < 3 else 3
+    share = 3 if part == 1 else 2 if part >= 0.7 else 1 if part >= 0.4 else 0
+    return length, share, places if places < MOST_PLACES else MOST_PLACES, place if place < 3 else 3

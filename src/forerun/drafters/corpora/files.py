@@ -1,16 +1,17 @@
-"""A corpus on disk: a directory of arrays that are mapped into memory, and a JSON file that says what they are.
+"""A corpus on disk: a directory of files that are mapped into memory, and a JSON file that says what they are.
 
-It is built shard by shard, so memory is bounded for any amount of text. The tokens belong to one tokenizer, whose
-fingerprint is kept and compared.
+Texts are written as they come, and their places are sorted piece by piece, so that neither holds the whole text. The tokens
+belong to one tokenizer, whose fingerprint is kept and compared.
 """
 
 from __future__ import annotations
 
 import json
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import asdict, dataclass
+from mmap import ACCESS_READ, mmap
 from pathlib import Path
-from typing import Any, final
+from typing import final
 
 import numpy as np
 from numpy.typing import NDArray
@@ -19,54 +20,56 @@ from ...core.identity import Identity
 from ...errors import InvalidModelFile, ModelNotFound, UnsupportedOption
 from ...models.files.saved import published
 from .ordering import order_by_endings
-from .shard import Shard
+from .places import Places
 
-FORMAT, VERSION = "forerun corpus", 1
-ABOUT = "corpus.json"
-SHARD_TOKENS = 16_000_000
-PARTS = ("tokens", "order", "first")
+FORMAT, VERSION = "forerun corpus", 2
+ABOUT, TOKENS, ORDER, FIRST = "corpus.json", "tokens.bin", "order.bin", "first.bin"
+SORTED_AT_ONCE = 4_000_000  # places; more are slower, since they leave the caches
+MOST_TOKENS = 2**32 - 1
+NARROW = 2**16 - 2  # the largest vocabulary whose tokens and ends of texts take two bytes, with one number to spare
 
 
 @final
 @dataclass(frozen=True, slots=True)
 class About:
-    """tokens: of each shard. vocabulary: the fingerprint of the tokenizer, "" where there is none."""
+    """tokens: how many, with one after each text. vocabulary: the fingerprint of the tokenizer, "" where there is none."""
 
     vocabulary: str
     vocab_size: int
-    tokens: tuple[int, ...]
+    tokens: int
+
+    @property
+    def width(self) -> int:
+        """Bytes of a token."""
+        return 2 if self.vocab_size <= NARROW else 4
 
 
 def build_corpus(
-    texts: Iterable[Sequence[int]], directory: Path, identity: tuple[str, int], shard_tokens: int = SHARD_TOKENS
+    texts: Iterable[Sequence[int]], directory: Path, identity: tuple[str, int], sorted_at_once: int = SORTED_AT_ONCE
 ) -> About:
     """Write a new directory of texts of token ids. identity: the tokenizer's fingerprint, and the size of the vocabulary.
 
-    Raises ValueError where there is no token, where the directory is there already, and where it can't be written.
+    Raises ValueError where there is no token or too many, where the directory is there already, or can't be written.
     """
-    if not 1 <= shard_tokens < 2**32:
-        raise ValueError(f"shard_tokens must be in 1..{2**32 - 1}, got {shard_tokens}")
+    if sorted_at_once < 1:
+        raise ValueError(f"sorted_at_once must be at least 1 place, got {sorted_at_once}")
     if directory.exists():
         raise ValueError(f"{directory} is there already; name another directory")
-    vocabulary, size = identity
     with published(directory, f"the corpus to {directory}") as partial:
-        counts: list[int] = []
-        for tokens in _shards(texts, size, shard_tokens):
-            order = order_by_endings(tokens)
-            first = np.concatenate(([0], np.cumsum(np.bincount(tokens, minlength=size + 1)))).astype(np.uint32)
-            for part, array in zip(PARTS, (tokens, order, first), strict=True):
-                np.save(partial / _name(part, len(counts)), array, allow_pickle=False)
-            counts.append(len(tokens))
-        if not counts:
-            raise ValueError("the corpus would be empty: its files hold no token")
-        about = About(vocabulary, size, tuple(counts))
+        counts = _write_tokens(texts, partial / TOKENS, About(*identity, 0))
+        about = About(*identity, int(counts.sum()))
+        np.concatenate(([0], np.cumsum(counts))).astype("<u4").tofile(partial / FIRST)
+        tokens = np.memmap(partial / TOKENS, f"<u{about.width}", "r").view(np.ndarray)
+        with (partial / ORDER).open("wb") as file:
+            for piece in order_by_endings(tokens, sorted_at_once):
+                file.write(piece.astype("<u4").data)
         text = json.dumps({"format": FORMAT, "version": VERSION, **asdict(about)}, indent=1)
         (partial / ABOUT).write_text(text + "\n", encoding="utf-8")
     return about
 
 
-def open_corpus(directory: Path, identity: Identity) -> list[Shard]:
-    """The shards, mapped. identity is the model's that shall draft from them.
+def open_corpus(directory: Path, identity: Identity) -> Places:
+    """Its places, mapped. identity is the model's that shall draft from them.
 
     Raises ModelNotFound, InvalidModelFile on what is truncated or no corpus, UnsupportedOption on another tokenizer's.
     """
@@ -74,8 +77,8 @@ def open_corpus(directory: Path, identity: Identity) -> list[Shard]:
         raise ModelNotFound(f"no corpus at {directory}: there is no {ABOUT}; make one with: forerun corpus build")
     try:
         about = _read_about(directory)
-        shards = [_read_shard(directory, number, about) for number in range(len(about.tokens))]
-    except (OSError, EOFError, KeyError, TypeError, ValueError) as error:
+        places = _read_places(directory, about)
+    except (OSError, KeyError, TypeError, ValueError) as error:
         raise InvalidModelFile(f"{directory} holds no corpus that can be read: {error}; build it again") from error
     other = "" not in (about.vocabulary, identity.vocabulary) and about.vocabulary != identity.vocabulary
     if other or about.vocab_size != identity.vocab_size:
@@ -84,30 +87,30 @@ def open_corpus(directory: Path, identity: Identity) -> list[Shard]:
             f"{about.vocab_size} tokens) than the model's ({identity.vocabulary or 'unknown'} of {identity.vocab_size}); "
             "build one with: forerun corpus build MODEL"
         )
-    return shards
+    return places
 
 
-def _shards(texts: Iterable[Sequence[int]], size: int, most: int) -> Iterator[NDArray[Any]]:
-    """Texts one after the other, each with its end, in arrays of at most so many tokens."""
-    kind = np.uint16 if size < 2**16 else np.uint32
-    shard, filled = np.empty(most, kind), 0
-    for text in texts:
-        tokens = np.asarray([*text, size] if len(text) else [], np.int64)
-        for wrong in tokens[:-1][(tokens[:-1] < 0) | (tokens[:-1] >= size)][:1]:
-            raise ValueError(f"token ids must be in 0..{size - 1}, got {wrong}")
-        while len(tokens):
-            taken = min(most - filled, len(tokens))
-            shard[filled : filled + taken] = tokens[:taken]
-            tokens, filled = tokens[taken:], filled + taken
-            if filled == most:
-                yield shard
-                filled = 0
-    if filled:
-        yield shard[:filled]
-
-
-def _name(part: str, number: int) -> str:
-    return f"{part}-{number:04}.npy"
+def _write_tokens(texts: Iterable[Sequence[int]], path: Path, about: About) -> NDArray[np.int64]:
+    """Texts one after the other, each with its end; how often each token comes, and the end after them."""
+    size = about.vocab_size
+    counts = np.zeros(size + 1, np.int64)
+    written = 0
+    with path.open("wb") as file:
+        for text in texts:
+            if not len(text):
+                continue
+            tokens = np.asarray(text, np.int64)
+            for wrong in tokens[(tokens < 0) | (tokens >= size)][:1]:
+                raise ValueError(f"token ids must be in 0..{size - 1}, got {wrong}")
+            ended = np.append(tokens, size).astype(f"<u{about.width}")
+            written += len(ended)
+            if written > MOST_TOKENS:
+                raise ValueError(f"a corpus holds at most {MOST_TOKENS} tokens, and its files have more; give fewer")
+            counts[: ended.max() + 1] += np.bincount(ended)
+            file.write(ended.data)
+    if not written:
+        raise ValueError("the corpus would be empty: its files hold no token")
+    return counts
 
 
 def _read_about(directory: Path) -> About:
@@ -116,22 +119,22 @@ def _read_about(directory: Path) -> About:
         raise ValueError(
             f"format {values['format']!r}, version {values['version']}; this release reads {FORMAT!r}, version {VERSION}"
         )
-    about = About(str(values["vocabulary"]), int(values["vocab_size"]), tuple(int(n) for n in values["tokens"]))
-    if not about.tokens or min(about.tokens) < 1:
+    about = About(str(values["vocabulary"]), int(values["vocab_size"]), int(values["tokens"]))
+    if about.tokens < 1:
         raise ValueError("it is empty")
     return about
 
 
-def _read_shard(directory: Path, number: int, about: About) -> Shard:
-    arrays = []
-    for part, length in zip(PARTS, (about.tokens[number],) * 2 + (about.vocab_size + 2,), strict=True):
-        file = directory / _name(part, number)
-        array = np.load(file, mmap_mode="r", allow_pickle=False)
-        if array.shape != (length,) or array.dtype.kind != "u":
-            raise ValueError(f"{file.name} holds {array.dtype} {array.shape}, {length} whole numbers are needed")
-        arrays.append(array.view(np.ndarray))  # memmap itself is slow to index
-    if int(arrays[2][-1]) != about.tokens[number]:
-        raise ValueError(
-            f"{_name(PARTS[2], number)} counts {int(arrays[2][-1])} tokens, there are {about.tokens[number]}"
-        )
-    return Shard(*arrays)
+def _read_places(directory: Path, about: About) -> Places:
+    first = memoryview(_mapped(directory / FIRST, 4 * (about.vocab_size + 2))).cast("I")
+    if first[-1] != about.tokens:
+        raise ValueError(f"{FIRST} counts {first[-1]} tokens, there are {about.tokens}")
+    text, order = _mapped(directory / TOKENS, about.width * about.tokens), _mapped(directory / ORDER, 4 * about.tokens)
+    return Places(text, order, first, about.width)
+
+
+def _mapped(path: Path, length: int) -> mmap:
+    with path.open("rb") as file:
+        if (found := path.stat().st_size) != length:
+            raise ValueError(f"{path.name} holds {found} bytes, {length} are needed")
+        return mmap(file.fileno(), length, access=ACCESS_READ)

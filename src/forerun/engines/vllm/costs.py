@@ -8,23 +8,28 @@ arithmetic (many) each costs its share, and a length policy weighs its next toke
 from __future__ import annotations
 
 from collections import deque
-from dataclasses import dataclass
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
 from math import log2
 from statistics import median
 from typing import final
 
-from ...core.values import Round
+from ...core.values import Round, Step
 from ...policies.costs.cost_line import FIRST_SLOPE
 from ...policies.costs.step_costs import FIRST_STEP, StepCosts
 from ...policies.costs.times_by_rows import NEWEST, TimesByRows
 
 QUARTERS = 4  # of a row, by which rounds are told apart
+Drafting = tuple[str, bool]  # which of several drafters, and whether its tokens have rows of a model
 
 
 @final
 @dataclass(frozen=True, slots=True)
 class BatchRound:
-    """A round of all requests: how many, the tokens drafted and emitted; the seconds of drafting, and of vLLM's part."""
+    """A round of all requests: how many, the tokens drafted and emitted; the seconds of drafting, and of vLLM's part.
+
+    drafters: of each, its tokens and the seconds of a model's forwards for them.
+    """
 
     requests: int
     drafted: int
@@ -32,6 +37,18 @@ class BatchRound:
     draft_seconds: float
     seconds: float
     held_back: bool
+    drafters: Mapping[Drafting, tuple[int, float]] = field(default_factory=dict)
+
+
+def drafters_of(drafts: Sequence[Sequence[Step]]) -> dict[Drafting, tuple[int, float]]:
+    """As a BatchRound has them, of the drafts of all requests."""
+    found: dict[Drafting, tuple[int, float]] = {}
+    for steps in drafts:
+        for step in steps:
+            one = step.drafted_by, step.logits is not None
+            tokens, seconds = found.get(one, (0, 0.0))
+            found[one] = tokens + 1, seconds + step.forward_seconds
+    return found
 
 
 def load_of(requests: int) -> int:
@@ -47,19 +64,19 @@ class LoadCosts(StepCosts):
         self.requests = 1
         self._plain = TimesByRows()
         self._rounds: dict[int, TimesByRows] = {}
-        self._steps: dict[int, deque[float]] = {}
-        self._known: dict[int, float] = {}
+        self._steps: dict[tuple[int, Drafting], deque[float]] = {}
+        self._known: dict[tuple[int, Drafting], float] = {}
 
     def plain_seconds(self, requests: int) -> float:
         return self._plain.of(requests)
 
     def step(self, has_row: bool, drafter: str = "") -> float:
-        """Of a token for each request; no row of a drafter's own comes into it."""
-        load = load_of(self.requests)
-        if load not in self._known:
-            seen = self._steps.get(load)
-            self._known[load] = median(seen) if seen else FIRST_STEP[False]
-        return self._known[load]
+        """Of a token for each request."""
+        one = load_of(self.requests), (drafter, has_row)
+        if one not in self._known:
+            seen = self._steps.get(one)
+            self._known[one] = median(seen) if seen else FIRST_STEP[has_row]
+        return self._known[one]
 
     def verify(self, rows: int) -> float:
         load = load_of(self.requests)
@@ -78,9 +95,16 @@ class LoadCosts(StepCosts):
             self._rounds[load] = TimesByRows(self._nearest_slope(load) / QUARTERS)
         self._rounds[load].add(_quarters(1 + round.drafted / round.requests), round.seconds / plain)
         if round.drafted:
-            a_token_each = round.draft_seconds * round.requests / round.drafted
-            self._steps.setdefault(load, deque(maxlen=NEWEST)).append(a_token_each / plain)
-            self._known.pop(load, None)
+            self._learn_steps(load, round, plain)
+
+    def _learn_steps(self, load: int, round: BatchRound, plain: float) -> None:
+        """A model's forwards are its drafter's; all else that drafting took counts for each token alike."""
+        drafters = round.drafters or {("", False): (round.drafted, 0.0)}
+        else_seconds = max(round.draft_seconds - sum(seconds for _, seconds in drafters.values()), 0.0)
+        for drafting, (tokens, seconds) in drafters.items():
+            a_token_each = (seconds / tokens + else_seconds / round.drafted) * round.requests
+            self._steps.setdefault((load, drafting), deque(maxlen=NEWEST)).append(a_token_each / plain)
+            self._known.pop((load, drafting), None)
 
     def learn(self, has_row: bool, steps: int, round: Round, drafter: str = "") -> None:
         """Nothing: a request's own round has no time of its own."""

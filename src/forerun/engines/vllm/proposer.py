@@ -12,12 +12,11 @@ import logging
 from collections.abc import Sequence
 from typing import Any, final
 
+from .drafting import LOG
 from .method import method_of
 from .rounds import Rounds
 from .settings import settings_of
 from .verification import settle_verification
-
-LOG = "vllm.forerun"  # vLLM shows what its own loggers say
 
 
 @final
@@ -26,7 +25,8 @@ class Proposer:
 
     def __init__(self, vllm_config: Any) -> None:
         settings = settings_of(vllm_config)
-        self._rounds = Rounds(method_of(settings.system, settings.longest), settings)
+        method = method_of(settings.system, settings.longest, settings.served, settings.draft_memory)
+        self._rounds = Rounds(method, settings)
         self._failed = False
         log = logging.getLogger(LOG)
         settle_verification(log)
@@ -36,9 +36,15 @@ class Proposer:
             settings.system.policy,
             settings.longest,
         )
+        if method.most_held is not None:
+            log.info(
+                "the draft model keeps keys and values of at most %d tokens (%.3g GiB)",
+                method.most_held,
+                settings.draft_memory,
+            )
 
     def load_model(self, *args: Any, **kwargs: Any) -> None:
-        """vLLM asks every proposer to load its model; this one has none."""
+        """vLLM asks every proposer to load its model; this one has done so, where it has one."""
 
     @property
     def in_flight(self) -> int:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Coroutine, Sequence
+from collections.abc import AsyncGenerator, Coroutine, Sequence
 from typing import Any, TypeVar, final
 
 import torch
@@ -30,10 +30,12 @@ class Request:
         self._drafter, self._policy = drafter, policy
         self.context = Context(ids, Seeded(0), max_length=max_length, eos=eos)
         self.context.prompt_length = len(ids) - new
+        self.number = 0  # in the order in which they came
         self.absent = 0  # calls in which vLLM didn't show it
         self._steps: list[Step] = []
         self._asked = self._held_back = False
-        policy.begin(0, max_length - len(ids), drafter.copies)
+        self.plain = False  # whether it is decoded without drafts to its end
+        policy.begin(drafter.unread(ids), max_length - len(ids), drafter.copies)
 
     @property
     def drafted(self) -> int:
@@ -41,25 +43,49 @@ class Request:
         return len(self._steps)
 
     @property
+    def steps(self) -> Sequence[Step]:
+        """The last draft."""
+        return self._steps
+
+    @property
     def ended(self) -> bool:
         """Whether the last tokens hold an end of sequence, where most requests end."""
         return self.context.ids[-1] in self.context.eos
 
     def draft(self, longest: int) -> list[int]:
-        """The tokens to verify next, up to `longest`."""
+        """The tokens to verify next, up to `longest`, from a drafter that runs no model."""
+        if self._begins(longest):
+            self._steps, _ = _run(collect(self._drafter, self._policy, self.context))
+        return self._tokens
+
+    async def drafting(self, longest: int) -> AsyncGenerator[list[int]]:
+        """The same for a driver, which runs the forwards that the drafter asks for."""
+        if self._begins(longest):
+            self._steps, _ = await collect(self._drafter, self._policy, self.context)
+        yield self._tokens
+
+    def _begins(self, longest: int) -> bool:
+        """Whether the policy wants a draft."""
         context = self.context
         # a round emits that many at most
         context.max_new_tokens = len(context.ids) - context.prompt_length + longest + 1
-        self._asked, self._held_back = True, self._policy.should_stop([])
-        if self._held_back:
-            self._steps = []
-        else:
-            self._steps, _ = _run(collect(self._drafter, self._policy, context))
+        self._asked, self._held_back, self._steps = True, self._policy.should_stop([]), []
+        return not self._held_back
+
+    @property
+    def _tokens(self) -> list[int]:
         return [step.tokens[0] for step in self._steps]
 
     def hold_back(self) -> None:
         """Nobody drafts this time, which says nothing about this request."""
         self._steps, self._asked = [], False
+
+    def let_go(self) -> None:
+        """Nothing is drafted for it any more, and what its drafter keeps is free."""
+        if not self.plain:
+            self.hold_back()
+            self._drafter.close()
+            self.plain = True
 
     def extend(self, new: Sequence[int], timing: Timing) -> None:
         """vLLM wrote these tokens after the last draft. timing without seconds: of a round that nobody could time."""
@@ -91,7 +117,8 @@ class Request:
 
     def end(self) -> None:
         self._policy.end()
-        self._drafter.close()
+        if not self.plain:
+            self._drafter.close()
 
 
 def _run(coroutine: Coroutine[Any, Any, T]) -> T:

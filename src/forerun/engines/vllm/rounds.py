@@ -11,7 +11,8 @@ from time import perf_counter
 from typing import Any, final
 
 from ...core.values import Timing
-from .costs import BatchRound
+from .costs import BatchRound, drafters_of
+from .drafting import DraftMemory, one_by_one, together
 from .matching import Requests
 from .method import Method
 from .request import Request
@@ -25,6 +26,9 @@ class Rounds:
     def __init__(self, method: Method, settings: Settings) -> None:
         self._method, self._settings = method, settings
         self._requests = Requests(self._create)
+        self._memory = DraftMemory(method.most_held, method.reads)
+        self._together = method.most_held is not None
+        self._count = 0  # of requests so far
         self._begun = self._ended = 0.0  # of the last call
         self._held_back = False
 
@@ -67,6 +71,7 @@ class Rounds:
             draft_seconds=self._ended - self._begun,
             seconds=now - self._ended,
             held_back=self._held_back,
+            drafters=drafters_of([request.steps for request in requests]),
         )
         costs, governor = self._method.costs, self._method.governor
         costs.learn_round(round)
@@ -79,19 +84,27 @@ class Rounds:
         governor = self._method.governor
         self._held_back = bool(requests) and governor is not None and governor.holds_back(len(requests))
         self._method.costs.requests = max(len(requests), 1)
-        drafts: list[list[int]] = []
-        for request in rows:
+        self._memory.fit(sorted(requests, key=lambda request: request.number))
+        drafts: list[list[int]] = [[] for _ in rows]
+        places: list[int] = []
+        asked: list[tuple[Request, int]] = []
+        for place, request in enumerate(rows):
             if request is None:
-                drafts.append([])
                 continue
             room = self._settings.max_length - len(request.context.ids) - 1
-            if self._held_back or room <= 0:
+            if self._held_back or room <= 0 or request.plain:
                 request.hold_back()
-                drafts.append([])
             else:
-                drafts.append(request.draft(min(self._settings.longest, room)))
+                places.append(place)
+                asked.append((request, min(self._settings.longest, room)))
+        found = together(asked) if self._together and asked else one_by_one(asked)
+        for place, draft in zip(places, found, strict=True):
+            drafts[place] = draft
         return drafts
 
     def _create(self, ids: list[int], new: int) -> Request:
         drafter, policy = self._method.make()
-        return Request(drafter, policy, ids, new, self._settings.max_length, self._settings.eos)
+        request = Request(drafter, policy, ids, new, self._settings.max_length, self._settings.eos)
+        self._count += 1
+        request.number = self._count
+        return request

@@ -7,7 +7,7 @@ holds one directory a draft, whose name is the draft's.
 from __future__ import annotations
 
 import os
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from contextlib import suppress
 from dataclasses import dataclass
 from importlib.resources import files
@@ -43,7 +43,7 @@ class FoundDrafts:
     """unreadable: the directory of a draft that can't be read -> why."""
 
     drafts: tuple[KnownDraft, ...]
-    unreadable: Mapping[Path, str]
+    unreadable: dict[Path, str]
 
     def fitting(self, target: Identity) -> list[KnownDraft]:
         """The best first: those trained for these weights, then those for others of this shape and tokenizer."""
@@ -71,7 +71,7 @@ def find_drafts() -> FoundDrafts:
     """All that are known. Of several with one name the first counts. Folders that aren't there hold none."""
     drafts: dict[str, KnownDraft] = {}
     unreadable: dict[Path, str] = {}
-    for directory, source in _directories():
+    for directory, source in directories_of(is_compact):
         if directory.name in drafts:
             continue
         try:
@@ -93,13 +93,14 @@ def compact_directory(model: Any) -> Path | None:
     path = Path(model).expanduser()
     if path.exists():
         return path if is_compact(path) else None
-    found = (directory for directory, _ in _directories() if directory.name == str(model))
+    found = (directory for directory, _ in directories_of(is_compact) if directory.name == str(model))
     return next(found, None)
 
 
-def _directories() -> Iterator[tuple[Path, str]]:
+def directories_of(kind: Callable[[Path], bool]) -> Iterator[tuple[Path, str]]:
+    """Each directory of this kind in the folders that are searched, and its source."""
     for folder, source in draft_folders().items():
         with suppress(OSError):
             for directory in sorted(folder.iterdir()):
-                if is_compact(directory):
+                if kind(directory):
                     yield directory, source

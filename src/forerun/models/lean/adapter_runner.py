@@ -34,6 +34,7 @@ from .native.step import NativeStep
 from .rope import Rotation
 from .runner import LeanRunner, kernels_of
 from .shape import Shape, shape_of
+from .tables_runner import TablesRunner
 from .weights import check_weights
 
 
@@ -136,7 +137,7 @@ class AdapterRunner(Runner):
 
 def native_adapter(shape: Shape, base: Runner, weights: str) -> Library | str:
     """The kernels for an adapter of this base, or the reason why it runs on torch's operations."""
-    if not isinstance(base, LeanRunner) or not isinstance(base.native, Library):
+    if not isinstance(base, LeanRunner | TablesRunner) or not isinstance(base.native, Library):
         return "its base runs on torch's operations"
     found = native_kernels(shape, weights, frozenset({base.dtype}), base.device)
     # whatever the environment says by now

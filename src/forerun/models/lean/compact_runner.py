@@ -19,13 +19,17 @@ from .native.library import Library
 from .rope import Rotation
 from .runner import LeanRunner, kernels_of
 from .shape import Shape, shape_of
+from .tables_runner import TablesRunner
 from .weights import dense
 
 FINAL_NORM = "model.norm.weight"
 
 
 def compact_runner(draft: CompactDraft, base: Runner) -> LeanRunner:
-    """The draft on its target's tables. Raises UnsupportedModel where they don't fit, InvalidModelFile on bad weights."""
+    """The draft on its target's tables; base is the target, or what stands for one that runs elsewhere.
+
+    Raises UnsupportedModel where the tables don't fit, InvalidModelFile on bad weights.
+    """
     facts = draft.facts
     config = AutoConfig.for_model(**facts.config)
     shape = shape_of(config)
@@ -52,8 +56,10 @@ def _tables(base: Runner, shape: Shape, name: str) -> tuple[Table, Linear]:
     """The target's embedding and head. Raises UnsupportedModel unless they are of this shape."""
     if isinstance(base, LeanRunner):
         width, tables = base.shape.width, (base.decoder.embedding, base.decoder.head)
+    elif isinstance(base, TablesRunner):
+        width, tables = base.width, base.tables
     else:
-        assert isinstance(base, HFRunner), "targets run on one of these two"
+        assert isinstance(base, HFRunner), "targets are one of these three"
         model = base.model
         embedding, output = (
             part.weight.detach() for part in (model.get_input_embeddings(), model.get_output_embeddings())

@@ -136,16 +136,16 @@ class Sequence:
     ) -> Rows:
         """Rows of these tokens, which become scratch rows; what a chain adds is left to _add_chain."""
         first = len(self._rows)
-        depths = self._depths(tokens, parents)
+        count, every = len(tokens), [*[row.parent for row in self._rows], *parents]
+        straight = every == list(range(ROOT, len(every) - 1))
+        depths = list(range(first + count)) if straight and count == len(parents) else self._depths(tokens, parents)
         length = len(self.ids) + max(depths, default=0) + 1
         self.runner.check_rows(tokens, length)
-        every = [*(row.parent for row in self._rows), *parents]
-        straight = every == list(range(ROOT, len(every) - 1))
         part = Part(
             store=self._store,
             committed=len(self.ids),
             first=first,
-            n=len(tokens),
+            n=count,
             depths=depths,
             ancestors=None if straight else _ancestors(every)[first:],
             entry=torch.stack(list(entry)) if entry else None,
@@ -163,10 +163,9 @@ class Sequence:
         exits = None if exit_layer is None else rows.taps[exit_layer]
         for place, (token, parent) in enumerate(zip(tokens, parents, strict=True)):
             self._rows.append(_Row(token, parent, depths[first + place], plan, exits, place, taps))
-        if (pack := rows.pack) is not None:
-            seconds = pack.seconds * len(tokens) / pack.rows
-        known = rows.logits, rows.hidden, rows.taps, seconds, rows.native, rows.chooser
-        return Rows(*known, rows.tokens, rows.shares, rows.pack)
+        pack = rows.pack
+        rows.seconds = seconds if pack is None else pack.seconds * count / pack.rows
+        return rows
 
     def _held(self, chain: Chain, length: int) -> Chain | None:
         """As much of a chain as the runner computes and its context has room for, after a text of this length."""
@@ -205,12 +204,15 @@ class Sequence:
                 raise ValueError(
                     f"kept rows must be a path of scratch rows, got {list(rows)}: {row} can't follow {previous}"
                 )
-            if self._rows[row].plan != self.plan:
+            plan = self._rows[row].plan
+            if plan is not self.plan and plan != self.plan:
                 raise ValueError(f"scratch row {row} was computed with layers left out; complete it first")
             previous = row
         committed = len(self.ids)
         slots = [committed + row for row in rows]
-        self._store.move(slots, committed)
+        # the first rows, of an accepted chain, lie where they shall be
+        if rows and previous != len(rows) - 1:
+            self._store.move(slots, committed)
         for layer, states in self._states.items():
             if states.known == committed and all(layer in self._rows[row].taps for row in rows):
                 states.move(slots, committed)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass
+from math import inf
 
 FIRST_SLOPE, SLOPE_WORTH = 0.05, 4.0  # before anything was measured, in verifications of one row
 
@@ -23,11 +24,18 @@ class Line:
 
 def line_through(points: Mapping[float, tuple[float, float]], first_slope: float = FIRST_SLOPE) -> Line:
     """The line through x -> (y, weight) with the least squares; it never falls."""
-    total = sum(weight for _, weight in points.values())
-    mid_x = sum(at * weight for at, (_, weight) in points.items()) / total
-    mid_y = sum(y * weight for y, weight in points.values()) / total
-    spread = sum(weight * (at - mid_x) ** 2 for at, (_, weight) in points.items())
-    rise = sum(weight * (at - mid_x) * (y - mid_y) for at, (y, weight) in points.items())
+    total = mid_x = mid_y = 0.0
+    least = inf
+    for at, (y, weight) in points.items():
+        total += weight
+        mid_x += at * weight
+        mid_y += y * weight
+        least = min(least, y)
+    mid_x, mid_y = mid_x / total, mid_y / total
+    spread = rise = 0.0
+    for at, (y, weight) in points.items():
+        spread += weight * (at - mid_x) ** 2
+        rise += weight * (at - mid_x) * (y - mid_y)
     expected = first_slope * mid_y / (1 + first_slope * (mid_x - 1))
     slope = max((rise + SLOPE_WORTH * expected) / (spread + SLOPE_WORTH), 0.0)
-    return Line(mid_x, mid_y, slope, min(y for y, _ in points.values()) / 2)
+    return Line(mid_x, mid_y, slope, least / 2)

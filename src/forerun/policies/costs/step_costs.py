@@ -9,7 +9,7 @@ from __future__ import annotations
 
 from abc import ABC, abstractmethod
 from collections import deque
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from statistics import median
 from typing import Any, final
 
@@ -48,6 +48,9 @@ class StepCosts(ABC):
     def learn(self, has_row: bool, steps: int, round: Round, drafter: str = "") -> None:  # noqa: B027
         """Learn from a round with this many steps, 0 where its draft doesn't tell what a step costs."""
 
+    def learn_plain(self, seconds: Sequence[float]) -> None:  # noqa: B027
+        """Learn from rounds that nothing was drafted in and that shared no forward, by their Timing.verify."""
+
     def as_data(self) -> Any:
         """What was measured, in plain rounds; None where nothing was."""
         return None
@@ -76,7 +79,7 @@ class MeasuredStepCosts(StepCosts):
     """Learnt from Round.timing; the unit is a second."""
 
     def __init__(self) -> None:
-        self._steps: dict[Drafting, deque[float]] = {}
+        self._steps: dict[Drafting, TimesByRows] = {}
         self._rounds = TimesByRows()
         self._readings: deque[float] = deque(maxlen=NEWEST)  # of a token
         self._step: dict[Drafting, float] = {}
@@ -87,9 +90,10 @@ class MeasuredStepCosts(StepCosts):
     def step(self, has_row: bool, drafter: str = "") -> float:
         one = drafter, has_row
         if one not in self._step:
-            seen = self._steps.get(one)
-            first = self._kept.step.get(one, FIRST_STEP[has_row]) * self.verify(1)
-            self._step[one] = median(seen) if seen else first
+            if one in self._steps:
+                self._step[one] = self._steps[one].points[1][0]
+            else:
+                self._step[one] = self._kept.step.get(one, FIRST_STEP[has_row]) * self.verify(1)
         return self._step[one]
 
     def verify(self, rows: int) -> float:
@@ -121,12 +125,23 @@ class MeasuredStepCosts(StepCosts):
         if round.timing.verify <= 0:  # a round that nobody timed
             return
         if steps:
-            self._steps.setdefault((drafter, has_row), deque(maxlen=NEWEST)).append(draft_seconds(round) / steps)
-            self._step.pop((drafter, has_row), None)
+            one = drafter, has_row
+            if one not in self._steps:
+                self._steps[one] = TimesByRows()
+            if self._steps[one].add(1, draft_seconds(round) / steps):
+                self._step.pop(one, None)
         known = self._packs.learn(round)
         if self._packs.shared:
             self._step.clear()
         elif known and self._rounds.add(len(round.draft) + 1, round.timing.verify):
+            self._verify.clear()
+            self._step.clear()
+
+    def learn_plain(self, seconds: Sequence[float]) -> None:
+        if seconds:
+            self._packs.shared = False
+        renewed = [self._rounds.add(1, time) for time in seconds if time > 0]
+        if any(renewed):
             self._verify.clear()
             self._step.clear()
 

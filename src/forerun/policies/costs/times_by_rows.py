@@ -11,7 +11,9 @@ from .cost_line import FIRST_SLOPE, Line, line_through
 
 NEWEST = 32
 LINE_WORTH = 3.0  # the line counts as so many times of a number of rows
-SELDOM = 4  # where so many are known that one changes little, one in so many is taken: a round mustn't wait for medians
+# where so many are known that one changes little, a round mustn't wait for medians: one in so many is taken then, and
+# medians and line are made anew when so large a part of a number's times is new
+SELDOM, RENEWED = 4, 1 / 8
 
 
 @final
@@ -25,20 +27,26 @@ class TimesByRows:
         self._unread: dict[float, None] = {}  # rows whose newest times the points don't hold yet
         self._line: Line | None = None
         self._known: dict[float, float] = {}
-        self._passed = 0
+        self._passed = self._fresh = 0
 
     def __len__(self) -> int:
         return len(self._seen)
 
     def add(self, rows: float, time: float) -> bool:
-        """Whether it was taken."""
-        seen = self._seen.setdefault(rows, deque(maxlen=NEWEST))
+        """Whether of and line may give other times from now on."""
+        seen = self._seen.get(rows)
+        if seen is None:
+            seen = self._seen[rows] = deque(maxlen=NEWEST)
         if len(seen) == NEWEST and self._passed < SELDOM - 1:
             self._passed += 1
             return False
         self._passed = 0
         seen.append(time)
         self._unread[rows] = None
+        self._fresh += 1
+        if self._fresh < RENEWED * len(seen):
+            return False
+        self._fresh = 0
         self._line = None
         self._known.clear()
         return True

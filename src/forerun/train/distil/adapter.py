@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
+from copy import copy
 from pathlib import Path
 from typing import Any, final
 
@@ -14,6 +15,7 @@ from ...core.identity import Identity
 from ...models.files.adapter import AdapterFile, AdapterShape, write_adapter
 from ...models.files.draft_shape import DraftShape
 from ...models.packed.limits import head_dim_of
+from ..sharding import spread
 from .adapter_block import ExitAdapter, Past
 from .data import DistilBatch
 from .frozen import Frozen
@@ -45,6 +47,11 @@ class AdapterStudent(Student):
             outs.append(self.adapter.norm(out))
             own = torch.cat([own[:, :1], out[:, :-1].to(own.dtype)], 1)
         return outs
+
+    def spread(self) -> AdapterStudent:
+        other = copy(self)
+        other.module = other.adapter = spread(self.adapter, lambda adapter: (*adapter.layers, adapter.norm, adapter))
+        return other
 
     def write(self, directory: Path, ranking: Tensor, trained: Mapping[str, Any]) -> None:
         adapter = self.adapter

@@ -13,7 +13,8 @@ from .adapter import AdapterStudent, new_adapter
 from .frozen import frozen_of
 from .loop import Progress
 from .loss import Chosen
-from .run import Begin, DistilReport, DistilRun, distil
+from .run import DistilReport, DistilRun, distil
+from .steps import Begin
 
 
 def train_adapter(

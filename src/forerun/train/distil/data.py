@@ -5,13 +5,14 @@ from __future__ import annotations
 import random
 from collections import Counter
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 import torch
 from torch import Tensor
 
 from ..data.examples import Example
 from ..data.states import StateStore
+from ..processes import ALONE, Processes
 
 # Texts are sorted by length with this much noise, so that batches differ from one epoch to the next.
 NOISE = 24
@@ -40,10 +41,15 @@ class DistilData:
     exit_layer: int
     num_layers: int
 
-    def batches(self, rows: int, seed: int | None = None) -> Iterator[DistilBatch]:
-        """Every text once, some `rows` rows a batch; in random order with a seed, else by length."""
+    def batches(self, rows: int, seed: int | None = None, processes: Processes = ALONE) -> Iterator[DistilBatch]:
+        """Every text once, some `rows` rows a batch; in random order with a seed, else by length.
+
+        Of each batch a process has its share of the texts; where none is left for it, one that isn't learnt.
+        """
         for group in self.groups(rows, seed):
-            yield self._batch(group)
+            own = group[processes.rank :: processes.size]
+            batch = self._batch(own or group[:1])
+            yield batch if own else replace(batch, learnt=torch.zeros_like(batch.learnt))
 
     def groups(self, rows: int, seed: int | None = None) -> list[list[Example]]:
         rng = random.Random(seed)

@@ -9,7 +9,7 @@ Sources: Yan et al., arXiv 2402.01528, section 5; Kim and Rush, arXiv 1606.07947
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
-from copy import deepcopy
+from copy import copy, deepcopy
 from pathlib import Path
 from typing import Any, final
 
@@ -21,14 +21,17 @@ from ...engine.engine import Engine
 from ...models.files.draft import DraftFile, write_draft
 from ...models.files.quiet import quiet
 from ...models.loading.load import Module
+from ...models.packed.layers import decoder_layers
 from ..data.examples import Example
+from ..sharding import spread
 from .activation_statistics import TEXTS, collect_statistics
 from .data import DistilBatch
 from .draft_init import Cut, check_cut, narrower, new_draft
 from .frozen import frozen_of
 from .loop import Progress, Student
 from .loss import Chosen
-from .run import Begin, DistilReport, DistilRun, distil
+from .run import DistilReport, DistilRun, distil
+from .steps import Begin
 
 
 @final
@@ -46,6 +49,11 @@ class DraftStudent(Student):
         # rows are padded at the end, where a causal model doesn't look
         out = self._draft.base_model(input_ids=batch.ids[:, :-1], use_cache=False)
         return [out.last_hidden_state]
+
+    def spread(self) -> DraftStudent:
+        other = copy(self)
+        other.module = other._draft = spread(self._draft, lambda draft: (*decoder_layers(draft), draft.base_model))
+        return other
 
     def write(self, directory: Path, ranking: Tensor, trained: Mapping[str, Any]) -> None:
         with quiet():

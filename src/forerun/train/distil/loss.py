@@ -9,6 +9,7 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor
 
+from ..processes import ALONE, Processes
 from .data import DistilBatch
 from .frozen import Frozen
 
@@ -28,24 +29,33 @@ def target_rows(outs: Sequence[Tensor], batch: DistilBatch) -> tuple[Tensor, Ten
 
 
 def distil_loss(
-    outs: Sequence[Tensor], head: Tensor, batch: DistilBatch, frozen: Frozen, chosen: Chosen, fade: float
+    outs: Sequence[Tensor],
+    head: Tensor,
+    batch: DistilBatch,
+    frozen: Frozen,
+    chosen: Chosen,
+    fade: float,
+    processes: Processes = ALONE,
 ) -> tuple[Tensor, list[Tensor]]:
     """KL(p, q) over the restricted vocabulary, pass j weighted fade^j; and each pass's own KL, for the log.
 
-    outs are a student's passes, head its own rows for the chosen tokens.
+    outs are a student's passes, head its own rows for the chosen tokens. Of several processes each gives its share: added
+    up these are the means over the rows of all.
     """
     last, learnt = target_rows(outs, batch)
     with torch.no_grad():
         aims = F.linear(frozen.head_rows(last[learnt].float()), chosen.head).float().log_softmax(-1)
-    losses: list[Tensor] = []
-    for number, out in enumerate(outs):
+    each = [learnt.clone() for _ in outs]
+    for number, rows in enumerate(each):
         # a draft that began before the text has no row here
-        rows = learnt.clone()
         rows[:, :number] = False
+    counts = processes.add_up(torch.stack([rows.sum() for rows in each])).tolist()
+    losses: list[Tensor] = []
+    for number, (out, rows) in enumerate(zip(outs, each, strict=True)):
         q = F.linear(out[rows], head).float().log_softmax(-1)
         aim = aims if number == 0 else aims[rows[learnt]]
         # the mean; of no rows at all, 0
-        losses.append(F.kl_div(q, aim, log_target=True, reduction="sum") / max(1, len(q)))
+        losses.append(F.kl_div(q, aim, log_target=True, reduction="sum") / max(1, counts[number]))
     weights = [fade**number for number in range(len(losses))]
     total = torch.stack([w * loss for w, loss in zip(weights, losses, strict=True)]).sum() / sum(weights)
     return total, [loss.detach() for loss in losses]

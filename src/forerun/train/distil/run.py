@@ -2,12 +2,10 @@
 
 from __future__ import annotations
 
-import json
 import shutil
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from contextlib import ExitStack, closing
 from dataclasses import asdict, dataclass
-from itertools import islice
 from pathlib import Path
 from time import perf_counter
 from typing import Any, Generic, TypeVar
@@ -20,19 +18,19 @@ from ...engine.engine import Engine
 from ...models.files.adapter import AdapterShape
 from ..data.examples import Example, fingerprint, split
 from ..data.states import StateStore, holds_texts, record_missing
-from ..output_folder import STATE, OutputFolder, check_output
+from ..output_folder import OutputFolder, check_output
+from ..processes import joined, sharding_asked
 from .data import DistilData, ranking_of
 from .draft_init import Cut
 from .frozen import Frozen
 from .loop import Progress, Student, Training, acceptance
 from .loss import Chosen
 from .recipe import DistilRecipe
+from .steps import Begin, take_steps
 
 DRAFT = 4
-CHECKPOINT = "checkpoint.safetensors"
 STATES = "states"
 
-Begin = Callable[[str, int], Callable[[], None]]
 Shape = TypeVar("Shape", AdapterShape, Cut)
 
 
@@ -85,35 +83,39 @@ def distil(
     exit_layer: whose input the student reads beside the states of the last layer. engine opens the model to read texts
     whose states are not held, and is called only then. begin starts a progress bar with so many ticks. Raises ValueError on
     data that can't be used, another run in the output's place, or a full disk.
+
+    The processes of a launch train together; the first one reads texts, writes, and tells.
     """
     begun = perf_counter()
     learn, out = split(run.examples, run.held_out, run.recipe.seed)
     ranking = ranking_of(learn)
     tokens = torch.tensor(first_ranked(ranking.tolist(), run.recipe.vocabulary, len(frozen.head)))
     chosen = Chosen(tokens, frozen.head[tokens].float())
+    sharding_asked()
     check_output(run.output, run.resume)
     about = _about(run, identity)
     place = OutputFolder(run.output, about, _expensive)
-    place.open()
-    with place.guarded(), ExitStack() as stack:
-        stores = [stack.enter_context(closing(store)) for store in _stores(run, exit_layer, place.path, identity)]
-        _fill(stores, run.examples, engine, begin)
+    with joined() as processes, ExitStack() as stack:
+        main = processes.main
+        begin, log = (begin, log) if main else (_no_bar, _no_log)
+        # nobody may find the folder there who hasn't checked the output yet
+        processes.wait()
+        if main:
+            place.open()
+            stack.enter_context(place.guarded())
+            with ExitStack() as reading:
+                _fill(_opened(run, exit_layer, place, identity, reading), run.examples, engine, begin)
+        processes.wait()
+        stores = _opened(run, exit_layer, place, identity, stack)
         layers = int(frozen.config.num_hidden_layers)
         data, held = (DistilData(some, stores, exit_layer, layers) for some in (learn, out))
-        training = Training(student(chosen, learn), frozen, chosen, data, run.recipe)
-        _steps(training, place, run.save_every, begin, log)
-        accepted = acceptance(training.student, frozen, chosen, held, DRAFT)
-        trained = {
-            **about,
-            "acceptance": accepted,
-            "held_out": len(out),
-            "steps": training.steps,
-            "seconds": perf_counter() - begun,
-        }
-        done = place.path / "done"
-        shutil.rmtree(done, ignore_errors=True)
-        training.student.write(done, ranking, trained)
-        place.finish(done, place.path / "logs")
+        training = Training(student(chosen, learn), frozen, chosen, data, run.recipe, processes)
+        take_steps(training, place, run.save_every, begin, log)
+        accepted = acceptance(training.student, frozen, chosen, held, DRAFT, processes=processes)
+        if main:
+            facts = {"acceptance": accepted, "held_out": len(out), "steps": training.steps}
+            trained = {**about, **facts, "seconds": perf_counter() - begun}
+            _finish(training.student, place, ranking, trained)
     return DistilReport(
         output=str(run.output),
         steps=training.steps,
@@ -141,10 +143,15 @@ def _about(run: DistilRun[Shape], identity: Identity) -> dict[str, Any]:
     }
 
 
-def _stores(run: DistilRun[Shape], exit_layer: int, place: Path, identity: Identity) -> Iterator[StateStore]:
+def _opened(
+    run: DistilRun[Shape], exit_layer: int, place: OutputFolder, identity: Identity, stack: ExitStack
+) -> list[StateStore]:
+    """The stores of a run, which the stack closes."""
     layers = sorted({exit_layer, identity.num_layers})
-    for path in run.stores or [place / STATES]:
-        yield StateStore.opened(path, layers, identity.hidden_size, identity.weights)
+    return [
+        stack.enter_context(closing(StateStore.opened(path, layers, identity.hidden_size, identity.weights)))
+        for path in run.stores or [place.path / STATES]
+    ]
 
 
 def _fill(
@@ -157,41 +164,16 @@ def _fill(
         record_missing(engine(), stores[0], missing, tick)
 
 
-def _steps(
-    training: Training, place: OutputFolder, save_every: int, begin: Begin, log: Callable[[Progress], None]
-) -> None:
-    known = place.checkpoint()
-    if known is not None:
-        training.resume(known / CHECKPOINT)
-    logs = place.path / "logs"
-    logs.mkdir(exist_ok=True)
-    tick = begin("training", training.steps - training.step)
-    log_file = logs / "log.jsonl"
-    _forget_later(log_file, training.step)
-    with log_file.open("a", encoding="utf-8") as file:
-        for now in training.run():
-            file.write(json.dumps(asdict(now)) + "\n")
-            log(now)
-            tick()
-            if now.step % save_every == 0 and now.step < now.steps:
-                file.flush()
-                _checkpoint(training, place, known)
-                known = place.checkpoint()
+def _finish(student: Student, place: OutputFolder, ranking: torch.Tensor, trained: Mapping[str, Any]) -> None:
+    done = place.path / "done"
+    shutil.rmtree(done, ignore_errors=True)
+    student.write(done, ranking, trained)
+    place.finish(done, place.path / "logs")
 
 
-def _forget_later(log_file: Path, step: int) -> None:
-    """Leave out of a log the steps that are taken again, and a line that a kill cut off."""
-    if log_file.exists():
-        with log_file.open("rb") as file:
-            kept = list(islice(file, step))
-        log_file.write_bytes(b"".join(kept))
+def _no_bar(what: str, ticks: int) -> Callable[[], None]:
+    return lambda: None
 
 
-def _checkpoint(training: Training, place: OutputFolder, old: Path | None) -> None:
-    folder = place.path / f"checkpoint-{training.step}"
-    folder.mkdir(exist_ok=True)
-    training.save(folder / CHECKPOINT)
-    # written last: a checkpoint without it is not whole
-    (folder / STATE).write_text(json.dumps({"step": training.step}), encoding="utf-8")
-    if old is not None and old != folder:
-        shutil.rmtree(old)
+def _no_log(now: Progress) -> None:
+    """The first process tells."""

@@ -11,6 +11,7 @@ import json
 import logging
 import math
 from collections.abc import Callable, Mapping, Sequence
+from contextlib import nullcontext
 from dataclasses import asdict, dataclass
 from importlib.metadata import version
 from importlib.util import find_spec
@@ -24,6 +25,8 @@ from ...models.files.quiet import quiet
 from ...models.loading.load import Module
 from ..data.examples import Example, fingerprint, split
 from ..output_folder import OutputFolder, check_output, check_space
+from ..processes import launched, sharding_asked
+from ..sharding import whole
 from .batches import Rows, check_packing, collate, ordered, packed
 from .presets import Recipe
 from .settings import Settings, arguments
@@ -48,10 +51,11 @@ class Report:
 
 
 def check_training() -> None:
-    """Raise UnsupportedOption where a package of the extra is missing."""
+    """Raise UnsupportedOption where a package of the extra is missing, or the launch asks for what isn't supported."""
     missing = [name for name in NEEDED if find_spec(name) is None]
     if missing:
         raise UnsupportedOption(f"training needs {', '.join(missing)}: pip install 'forerun[train]'")
+    sharding_asked()
 
 
 def train(
@@ -73,7 +77,7 @@ def train(
     check_training()
     check_output(output, resume)
     learnt, held = split(examples, settings.held_out, settings.seed)
-    dtype = module.model.dtype
+    dtype, kind = module.model.dtype, type(module.model)
     model = _prepared(module, recipe, settings)
     check_space(output, _bytes_needed(model, settings))
     about = _about(module, examples, held, recipe, settings)
@@ -85,7 +89,7 @@ def train(
         work.open()
     trainer.accelerator.wait_for_everyone()
     _announce(trainer, begin, log)
-    with work.guarded(), quiet():
+    with work.guarded() if main else nullcontext(), quiet():
         resumed = work.checkpoint() if resume else None
         done = trainer.run(None if resumed is None else str(resumed))
         judged = trainer.evaluate()
@@ -99,8 +103,9 @@ def train(
             tuple((entry["step"], entry["loss"]) for entry in trainer.state.log_history if "loss" in entry),
             main,
         )
+        finished = _gathered(trainer.model, kind, settings) if trainer.sharded else trainer.model
         if main:
-            _write(trainer.model, module.tokenizer, dtype, work, {**about, "report": asdict(report)})
+            _write(finished, module.tokenizer, dtype, work, {**about, "report": asdict(report)})
     trainer.accelerator.wait_for_everyone()
     if trainer.args.world_size > 1:
         # a process that ends while the group still stands can abort the others
@@ -116,6 +121,11 @@ def _prepared(module: Module, recipe: Recipe, settings: Settings) -> Any:
         model = type(model)(model.config)
     if settings.pack:
         check_packing(model)
+    return _adapted(model, settings)
+
+
+def _adapted(model: Any, settings: Settings) -> Any:
+    """With LoRA around it if asked."""
     if settings.lora_rank == 0:
         return model
     from peft import LoraConfig, get_peft_model
@@ -126,6 +136,21 @@ def _prepared(module: Module, recipe: Recipe, settings: Settings) -> Any:
     )
     with quiet():
         return get_peft_model(model, linear)
+
+
+def _sharded() -> bool:
+    return launched().size > 1 and sharding_asked()
+
+
+def _gathered(model: Any, kind: type, settings: Settings) -> Any:
+    """An unsharded model of this class with the weights of all processes; all must ask."""
+    weights = {name: whole(value) for name, value in model.state_dict().items()}
+    with torch.device("meta"):
+        plain = kind(model.config)
+    plain.generation_config = model.generation_config
+    plain = _adapted(plain, settings)
+    plain.load_state_dict(weights, assign=True)
+    return plain
 
 
 def _bytes_needed(model: Any, settings: Settings) -> int:
@@ -145,6 +170,7 @@ def _about(
             "recipe": recipe.as_dict(),
             "settings": asdict(settings),
             "data": fingerprint(examples),
+            "launch": {"processes": launched().size, "sharded": _sharded()},
         },
         "held_out": [index for index, example in enumerate(examples) if example.ids in out],
         "versions": {name: version(name) for name in VERSIONS},
@@ -167,6 +193,7 @@ def _trainer(
     trainer = SkipTrainer(
         recipe,
         int(model.config.get_text_config().num_hidden_layers),
+        _sharded(),
         model=model,
         args=args,
         data_collator=collate,

@@ -11,6 +11,7 @@ import torch
 from torch import Tensor
 
 from ....core.choice import Chooser
+from ....core.forward import Later
 from ....core.law import Filtered, Law
 from ....core.values import Sampling
 from .library import Library, check
@@ -61,7 +62,7 @@ class KnownBests(Chooser):
     def __init__(
         self,
         chooser: Chooser,
-        logits: Tensor,
+        logits: Tensor | Later,
         values: Sequence[float] | ctypes.Array[ctypes.c_float],
         tokens: Sequence[int] | ctypes.Array[ctypes.c_int32],
     ) -> None:
@@ -71,9 +72,12 @@ class KnownBests(Chooser):
 
     def best(self, rows: Tensor) -> tuple[list[float], list[int]] | None:
         count, width = 1 if rows.ndim == 1 else len(rows), rows.shape[-1]
-        first, rest = divmod(rows.data_ptr() - self._logits.data_ptr(), 4 * width or 1)
-        whole = width == self._logits.shape[1] and rows.dtype is torch.float32 and rows.is_contiguous()
-        if not whole or rest or not 0 <= first <= len(self._logits) - count:
+        if isinstance(self._logits, Later):
+            self._logits = self._logits.make()
+        logits = self._logits
+        first, rest = divmod(rows.data_ptr() - logits.data_ptr(), 4 * width or 1)
+        whole = width == logits.shape[1] and rows.dtype is torch.float32 and rows.is_contiguous()
+        if not whole or rest or not 0 <= first <= len(logits) - count:
             return self._chooser.best(rows)
         return list(self._values[first : first + count]), list(self._tokens[first : first + count])
 

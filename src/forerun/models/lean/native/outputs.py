@@ -5,13 +5,14 @@ Memory that goes back to the system after each step comes back page by page, whi
 
 from __future__ import annotations
 
-from typing import Any, final
+from typing import TypeAlias, final
 from weakref import ref
 
 import numpy as np
 import torch
 from torch import Tensor
 
+Lent: TypeAlias = "np.ndarray[tuple[int, int], np.dtype[np.float32]]"
 KEPT = 16  # buffers, about as many as rows of a draft are held at a time
 
 
@@ -25,23 +26,27 @@ class Outputs:
     def __init__(self, width: int, fill: float | None = None) -> None:
         self._width = width
         self._fill = fill
-        # a buffer, and the view of it that was handed out last: a tensor keeps it alive
-        self._buffers: list[tuple[Any, ref[Any]]] = []
+        # a buffer, its address, and the view of it that was handed out last: a tensor keeps it alive
+        self._buffers: list[tuple[Lent, int, ref[Lent]]] = []
 
     def take(self, rows: int) -> Tensor:
         """Rows [rows, width] of any content, which nobody else holds."""
-        for index, (buffer, holder) in enumerate(self._buffers):
+        return torch.from_numpy(self.lend(rows)[0])
+
+    def lend(self, rows: int) -> tuple[Lent, int]:
+        """The same as an array, whose tensors hold it, with its address."""
+        for index, (buffer, address, holder) in enumerate(self._buffers):
             if holder() is None and len(buffer) >= rows:
                 view = buffer[:rows]
-                self._buffers[index] = buffer, ref(view)
-                return torch.from_numpy(view)
+                self._buffers[index] = buffer, address, ref(view)
+                return view, address
         buffer = np.empty((max(rows, 1), self._width), np.float32)
         if self._fill is not None:
             buffer.fill(self._fill)
-        view = buffer[:rows]
-        free = [index for index, (_, holder) in enumerate(self._buffers) if holder() is None]
+        view, address = buffer[:rows], int(buffer.ctypes.data)
+        free = [index for index, (_, _, holder) in enumerate(self._buffers) if holder() is None]
         if free:  # it is too small
-            self._buffers[free[0]] = buffer, ref(view)
+            self._buffers[free[0]] = buffer, address, ref(view)
         elif len(self._buffers) < KEPT:
-            self._buffers.append((buffer, ref(view)))
-        return torch.from_numpy(view)
+            self._buffers.append((buffer, address, ref(view)))
+        return view, address

@@ -10,6 +10,7 @@ import numpy as np
 from torch import Tensor
 
 from ...packed.plan import LayerPlan
+from .alone import Alone
 from .outputs import Outputs
 from .views import CallView, MatrixView, ModelView
 
@@ -18,7 +19,7 @@ from .views import CallView, MatrixView, ModelView
 class Prepared:
     """A call under a plan with taps, as far as it stays the same. It is filled and run by one thread at a time.
 
-    logits, hidden: room for the rows of the head; kept holds what the call points to.
+    logits, hidden: room for the rows of the head; kept holds what the call points to. alone: the same for one chain.
     """
 
     def __init__(
@@ -38,6 +39,7 @@ class Prepared:
         self.logits = Outputs(model.vocab, None if ids is None else -np.inf)
         self.hidden = Outputs(model.width)
         self._kept = attention, mlp, tap_layers, ids
+        self.alone = Alone(call)
 
 
 @final
@@ -47,6 +49,7 @@ class Turns:
     def __init__(self, tables: Sequence[Tensor]) -> None:
         self.length = min(len(table) for table in tables)
         self.addresses = addresses(tables)
+        self.address = ctypes.addressof(self.addresses)
         self._tables = tables
 
 

@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import ctypes
 from collections.abc import Sequence
+from functools import partial
 from threading import Lock
 from time import perf_counter
 from typing import final
@@ -15,7 +16,7 @@ from weakref import finalize
 import torch
 from torch import Tensor
 
-from ....core.forward import Rows
+from ....core.forward import Later, Rows
 from ....errors import UnsupportedModel
 from ...packed.forward import Packed
 from ...packed.plan import LayerPlan
@@ -26,6 +27,7 @@ from ..layers import Layer, Norm
 from ..linear import Linear
 from ..rope import Rotation
 from ..shape import ACTIVATIONS, Shape
+from .alone import all_laws, goes_alone
 from .chains import Chains
 from .choice import KnownBests, NativeChooser
 from .library import Library, check
@@ -124,17 +126,16 @@ class NativeStep:
 
     def execute(self, requests: Sequence[Request], heads: dict[str, tuple[Tensor, Linear]]) -> list[Rows]:
         """What LeanRunner.execute gives. heads: the restricted ones, by the names that plans give."""
+        if len(requests) == 1 and goes_alone(requests[0]):
+            return [self._alone(requests[0], heads)]
         parts = [request.part for request in requests]
-        held = [_part(request, self._shape) for request in requests]
+        held = [_part(request, self._store_of(request), self._shape.width) for request in requests]
         views = (PartView * len(held))(*(view for view, _ in held))
         tokens = (ctypes.c_int32 * sum(part.n for part in parts))(*(t for request in requests for t in request.tokens))
         wanted = _wanted(requests)
         further = sum(request.further for request in requests)
         longest = max(request.part.committed + max(request.part.depths) + request.further for request in requests) + 1
-        # held until the call is over: another thread may make longer ones meanwhile
-        turned = self._turned
-        if turned is None or turned.length < longest:
-            turned = self._turned = Turns([self._rotation.table(rope, longest) for rope in self._ropes])
+        turned = self._turns(longest)
         with self._lock:
             prepared = self._prepared(requests[0], heads)
             rows = len(wanted) + further
@@ -145,7 +146,7 @@ class NativeStep:
             call.parts = views
             call.num_parts, call.rows, call.num_wanted = len(parts), len(tokens), len(wanted)
             call.tokens, call.wanted = ctypes.addressof(tokens), ctypes.addressof(wanted)
-            call.turns, call.tapped = ctypes.addressof(turned.addresses), ctypes.addressof(states)
+            call.turns, call.tapped = turned.address, ctypes.addressof(states)
             call.logits, call.hidden = logits.data_ptr(), hidden.data_ptr()
             values, best = (ctypes.c_float * len(wanted))(), (ctypes.c_int32 * len(wanted))()
             call.best_values, call.best_tokens = ctypes.addressof(values), ctypes.addressof(best)
@@ -163,6 +164,42 @@ class NativeStep:
             return chains.rows(logits, hidden, taps, requests, native, self.chooser)
         chooser = KnownBests(self.chooser, logits, values, best)
         return gather(hidden, logits, Packed(parts, hidden=taps), requests, native, chooser)
+
+    def _alone(self, request: Request, heads: dict[str, tuple[Tensor, Linear]]) -> Rows:
+        """The rows of one request that goes_alone."""
+        store, count = self._store_of(request), request.part.n
+        turned = self._turns(request.part.committed + count)
+        with self._lock:
+            prepared = self._prepared(request, heads)
+            alone = prepared.alone
+            alone.fill(request, store)
+            call = alone.call
+            logits, call.logits = prepared.logits.lend(count)
+            hidden, call.hidden = prepared.hidden.lend(count)
+            call.turns = turned.address
+            call.terms = request.plan.activations // 8 or self.terms
+            call.threads = torch.get_num_threads()
+            begun = perf_counter()
+            check(self.library.functions.forerun_forward(call, self._workspace))
+            native = perf_counter() - begun
+            values, best = alone.best(count)
+        row, state = Later(partial(torch.from_numpy, logits)), Later(partial(torch.from_numpy, hidden))
+        chooser = KnownBests(self.chooser, row, values, best)
+        return Rows(row, state, native=native, chooser=chooser, best=best if all_laws(values) else ())
+
+    def _turns(self, length: int) -> Turns:
+        """Tables up to this position, to be held until the call is over: another thread may make longer ones meanwhile."""
+        turned = self._turned
+        if turned is None or turned.length < length:
+            turned = self._turned = Turns([self._rotation.table(rope, length) for rope in self._ropes])
+        return turned
+
+    def _store_of(self, request: Request) -> BlockStore:
+        """Raises UnsupportedModel where it is none of this step's."""
+        store, shape = request.part.store, self._shape
+        if not isinstance(store, BlockStore) or store.form != (shape.num_layers, shape.kv_heads, shape.head_dim):
+            raise UnsupportedModel("this sequence was made for another runner; make it with the one that runs it")
+        return store
 
     def _prepared(self, request: Request, heads: dict[str, tuple[Tensor, Linear]]) -> Prepared:
         """The call of this request's plan and taps, of which few are in use at a time."""
@@ -210,12 +247,9 @@ def _wanted(requests: Sequence[Request]) -> ctypes.Array[ctypes.c_int32]:
     return (ctypes.c_int32 * len(wanted))(*wanted)
 
 
-def _part(request: Request, shape: Shape) -> tuple[PartView, object]:
+def _part(request: Request, store: BlockStore, width: int) -> tuple[PartView, object]:
     """A request's part, and what must stay as long as its view."""
     part = request.part
-    store = part.store
-    if not isinstance(store, BlockStore) or store.form != (shape.num_layers, shape.kv_heads, shape.head_dim):
-        raise UnsupportedModel("this sequence was made for another runner; make it with the one that runs it")
     count = part.first + part.n
     keys, values = store.reserve(part.committed + count + request.further)
     depths = (ctypes.c_int32 * (count + request.further))(*part.depths, *range(count, count + request.further))
@@ -223,8 +257,8 @@ def _part(request: Request, shape: Shape) -> tuple[PartView, object]:
     entry = None if part.entry is None else part.entry.float().contiguous()
     if ancestors is not None and (ancestors.shape != (part.n, count) or ancestors.dtype != torch.bool):
         raise ValueError(f"ancestors must be bool [{part.n}, {count}], got {ancestors.dtype} {tuple(ancestors.shape)}")
-    if entry is not None and entry.shape != (part.resumed, shape.width):
-        raise ValueError(f"entry must be [{part.resumed}, {shape.width}], got {tuple(entry.shape)}")
+    if entry is not None and entry.shape != (part.resumed, width):
+        raise ValueError(f"entry must be [{part.resumed}, {width}], got {tuple(entry.shape)}")
     view = PartView(
         *(keys, values, ctypes.addressof(depths)),
         *(None if tensor is None else tensor.data_ptr() for tensor in (ancestors, entry)),

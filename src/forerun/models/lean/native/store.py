@@ -31,16 +31,15 @@ class BlockStore(Store):
         self._each = 2 * LANES if half else LANES
         self._keys: Tensor | None = None
         self._values: Tensor | None = None
+        self._addresses: tuple[int, int] | None = None
 
     def reserve(self, length: int) -> tuple[int, int]:
         """Hold at least this many slots; the addresses of keys and values, until the next call."""
-        if self._keys is None or self._values is None or length > self.capacity:
-            self._grow(length)
-        assert self._keys is not None
-        assert self._values is not None
-        return self._keys.data_ptr(), self._values.data_ptr()
+        if self._addresses is None or length > self.capacity:
+            self._addresses = self._grow(length)
+        return self._addresses
 
-    def _grow(self, length: int) -> None:
+    def _grow(self, length: int) -> tuple[int, int]:
         while length > self.capacity:
             self.capacity *= 2
         layers, heads, width = self.form
@@ -51,6 +50,7 @@ class BlockStore(Store):
             keys[:, :, : self._keys.shape[2]] = self._keys
             values[:, :, : self._values.shape[2]] = self._values
         self._keys, self._values = keys, values
+        return keys.data_ptr(), values.data_ptr()
 
     def write(self, layer: int, slot: int, keys: Tensor, values: Tensor) -> tuple[Tensor, Tensor]:
         raise UnsupportedModel("this sequence was made for another runner; make it with the one that runs it")
