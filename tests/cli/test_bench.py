@@ -149,6 +149,25 @@ def test_a_peer_runs_on_a_named_model_with_its_own_settings(
     assert "no memory left" in told["failed"]["echo_worker@other:lookup"]
 
 
+def test_prompts_at_once_have_a_table_of_their_own(forerun: Call, short: tuple[Any, ...], tmp_path: Path) -> None:
+    file = tmp_path / "r.json"
+    ran = forerun("bench", *short, "--methods", "plain", "--concurrency", "1,2", "--json", file)
+    assert ran.status == 0
+    assert "Prompts at once" in ran.out
+    assert [row["at_once"] for row in json.loads(file.read_text())["loads"]] == [1, 2]
+
+
+def test_a_peer_gets_the_draft_that_was_named(forerun: Call, short: tuple[Any, ...], tmp_path: Path) -> None:
+    worker = tmp_path / "assisted.py"
+    opening = "def open_model(options):\n    return {'draft': options['draft']}, lambda ids, new, emit: emit(ids) and None\n"
+    worker.write_text(f"MODES, MODEL, DRAFTS = ('plain', 'assistant'), 'hf', ('assistant',)\n{opening}")
+    file = tmp_path / "r.json"
+    peers = ("--peers", f"{worker}:assistant", "--peer-draft", "hf=/drafts/small", "--json", file)
+    assert forerun("bench", *short, "--methods", "plain", *peers).status == 0
+    told = json.loads(file.read_text())["methods"][-1]
+    assert (told["versions"], told["draft"]) == ({"draft": "/drafts/small"}, "small (bfloat16)")
+
+
 def test_a_peers_python_can_be_named(forerun: Call, short: tuple[Any, ...]) -> None:
     ran = forerun("bench", *short, "--peers", f"{ECHO}:plain", "--peer-python", "echo_worker=/no/such/python")
     assert "can't be started with /no/such/python" in ran.out
@@ -176,6 +195,9 @@ def test_predictions_are_calibrated_and_shown(
         (("--per-category", "0"), "at least 1, got 0"),
         (("--peer-python", "vllm=/usr/bin/python3"), "known here: none, as no peer takes part"),
         (("--peer-model", "q4_0=/m.gguf"), "known here: gguf, hf"),
+        (("--peer-draft", "hf=/d"), "known here: none, as no peer takes part"),
+        (("--concurrency", "1,many"), "--concurrency takes numbers from 1 on"),
+        (("--concurrency", "1,8"), "8 prompts can't be in flight where there are 3"),
         (("--peer-setting", "vllm.ngram={}"), "known here: none, as no peer takes part"),
         (("--peer-dtype", "int3", "--peers", "transformers"), "unknown dtype int3"),
         (("--threads", "0"), "--threads must be 1 to "),
