@@ -159,7 +159,9 @@ def test_prompts_at_once_have_a_table_of_their_own(forerun: Call, short: tuple[A
 
 def test_a_peer_gets_the_draft_that_was_named(forerun: Call, short: tuple[Any, ...], tmp_path: Path) -> None:
     worker = tmp_path / "assisted.py"
-    opening = "def open_model(options):\n    return {'draft': options['draft']}, lambda ids, new, emit: emit(ids) and None\n"
+    opening = (
+        "def open_model(options):\n    return {'draft': options['draft']}, lambda ids, new, emit: emit(ids) and None\n"
+    )
     worker.write_text(f"MODES, MODEL, DRAFTS = ('plain', 'assistant'), 'hf', ('assistant',)\n{opening}")
     file = tmp_path / "r.json"
     peers = ("--peers", f"{worker}:assistant", "--peer-draft", "hf=/drafts/small", "--json", file)
