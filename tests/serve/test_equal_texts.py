@@ -42,7 +42,7 @@ async def whole(caller: httpx.AsyncClient, body: dict[str, Any]) -> list[dict[st
 
 
 def test_200_mixed_requests_in_flight_together_get_the_library_s_texts() -> None:
-    # none of these requests' draws is nearer than 3e-6 to where the law's next token begins: in company float32 rounds otherwise
+    # no draw of these is nearer than 3e-6 to where the law's next token begins: in company float32 rounds otherwise
     chance = random.Random(3)
     bodies = [random_request(chance) for _ in range(REQUESTS)]
     one = service(most_waiting=2 * 2 * REQUESTS, most_running=48, remember=False)
