@@ -19,7 +19,7 @@ from ..core.values import Context, Round, Step
 from .base import DRAFTERS, DrafterFactory, Parts
 from .copying.continuations import Continuations
 from .copying.vote_acceptance import VoteAcceptance
-from .copying.voted_chain import VotedChain
+from .copying.voted_chain import VotedChain, check_least
 from .corpora.files import open_corpus
 from .corpora.ordering import LONGEST
 from .corpora.places import Places
@@ -58,7 +58,6 @@ def build(parts: Parts, *, path: str, least: float = 0.15) -> DrafterFactory:
     path: the directory that `forerun corpus build MODEL FILES -o DIR` made for this model's tokenizer. least: the
     probability down to which a whole draft goes on.
     """
-    if not 0 < least < 1:
-        raise ValueError(f"least must be above 0 and below 1, got {least}")
+    check_least(least)
     places, acceptance = open_corpus(Path(path).expanduser(), parts.identity), VoteAcceptance()
     return lambda target: Corpus(places, acceptance, least)

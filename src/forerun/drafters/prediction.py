@@ -17,7 +17,7 @@ from .base import DRAFTERS, DrafterFactory, Parts
 from .copying.continuations import Continuations
 from .copying.text_index import LONGEST, Match, TextIndex
 from .copying.vote_acceptance import VoteAcceptance
-from .copying.voted_chain import VotedChain
+from .copying.voted_chain import VotedChain, check_least
 
 LEAST = 0.15
 PREDICTED = DraftCounts(predicted=1)
@@ -66,6 +66,5 @@ def build(parts: Parts, *, least: float = LEAST) -> DrafterFactory:
     A request with a prediction has it followed before any other drafter is asked, so this one is named only where nothing
     else shall draft. least: the probability down to which a whole draft goes on.
     """
-    if not 0 < least < 1:
-        raise ValueError(f"least must be above 0 and below 1, got {least}")
+    check_least(least)
     return lambda target: Prediction(least)

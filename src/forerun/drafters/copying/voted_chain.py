@@ -47,7 +47,7 @@ class VotedChain:
         self._acceptance = acceptance
         self._least = least
         self._table, self._find = table, find
-        self._ended = list(text[-LONGEST:])
+        self._ended = [] if table is None else list(text[-LONGEST:])
         self._likely = 1.0
         self._votes: list[Vote] = []  # the drafted ones, and the one that ended the draft
 
