@@ -95,11 +95,13 @@ class Vllm(ServingEngine):
         return [*told, *launch.more]
 
     def environment(self, launch: Launch) -> Mapping[str, str]:
-        """As the benchmarks run it on a CPU; variables that the user has set stay."""
-        own = environment(launch.threads or 1, {})
-        kept = {"VLLM_CPU_KVCACHE_SPACE": own["VLLM_CPU_KVCACHE_SPACE"]}
+        """As it is fastest on a CPU: threads bound to cores wait for the server's own work there.
+
+        Variables that the user has set stay.
+        """
+        kept = {"VLLM_CPU_KVCACHE_SPACE": environment(1, {})["VLLM_CPU_KVCACHE_SPACE"]}
         if launch.threads is not None:
-            kept["VLLM_CPU_OMP_THREADS_BIND"] = own["VLLM_CPU_OMP_THREADS_BIND"]
+            kept |= {"VLLM_CPU_OMP_THREADS_BIND": "nobind", "OMP_NUM_THREADS": str(launch.threads)}
         library = Path(launch.program).resolve().parents[1] / "lib" / "libiomp5.so"
         return {**kept, **({"LD_PRELOAD": str(library)} if library.exists() else {})}
 
