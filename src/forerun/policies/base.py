@@ -8,6 +8,7 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from typing import Generic, TypeVar, final
 
+import numpy as np
 import torch
 from torch import Tensor
 
@@ -50,9 +51,22 @@ def confidence(step: Step) -> float:
     values: list[float] = []
     for i, (token, law) in enumerate(zip(step.tokens, step.laws, strict=True)):
         row = step.logits[min(i, step.logits.shape[0] - 1)]
-        probability = law.probability(token) if law else float((row[token].float() - row.float().logsumexp(-1)).exp())
+        probability = law.probability(token) if law else _share(row, token)
         values.append(0.0 if probability != probability else probability)
     return max(values)
+
+
+def _share(row: Tensor, token: int) -> float:
+    """A token's probability in the softmax of a row; NaN where it has none.
+
+    On a CPU one thread adds up: torch's would be woken for some ten microseconds of work, and then wait awake.
+    """
+    if row.device.type != "cpu" or row.dtype is not torch.float32:
+        return float((row[token].float() - row.float().logsumexp(-1)).exp())
+    values = row.detach().numpy()
+    with np.errstate(invalid="ignore"):
+        most = values.max()
+        return float(np.exp(values[token] - most) / np.exp(values - most).sum())
 
 
 def best(step: Step) -> float:
