@@ -94,7 +94,7 @@ race() {
 		;;
 	bf16)
 		bench smollm2 bf16 --suite "$suite" --per-category "${PER_CATEGORY:-3}" --dtype bfloat16 \
-			--methods "${METHODS:-default,$methods/carved-int4.json,$methods/draft.json}" \
+			--methods "${METHODS:-default,$methods/carved-int4.json,$methods/guessed-int4.json}" \
 			--peers vllm:ngram+ngram-3 $vllm $nobind
 		;;
 	kinds)

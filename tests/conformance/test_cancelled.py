@@ -30,6 +30,7 @@ OPTIONS: dict[str, dict[str, Any]] = {
     "self": {"exit_layer": 2},
     "draft_model": {},
     "corpus": {},
+    "guessed": {"of": "self", "exit_layer": 2},
     "hybrid": {"then": "self", "exit_layer": 2},
     "cascade": {"of": "suffix,recycle,self", "exit_layer": 2},
     "tree": {"of": "self", "exit_layer": 2},

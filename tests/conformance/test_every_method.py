@@ -47,10 +47,17 @@ VARIANTS: dict[str, list[dict[str, Any]]] = {
         {"then": "self", "exit_layer": 2},
         {"then": "draft_model", "model": "small", "min_ngram": 2},
     ],
+    "guessed": [
+        {"of": "self", "exit_layer": 2, "ngrams": "counted", "least": 0.01},
+        {"of": "self", "skip_attention": (1, 2), "least": 0.01},
+        {"of": "draft_model", "model": "itself", "ngrams": "wrong", "least": 0.01},
+        {"of": "draft_model", "model": "small", "draws": False, "least": 0.01},
+    ],
     "cascade": [
         {"of": "suffix,self", "exit_layer": 2},
         {"of": "lookup,suffix,draft_model", "model": "small"},
         {"of": "suffix,recycle", "min_confidence": 0.01},
+        {"of": "suffix,guessed", "guessed_of": "self", "exit_layer": 2},
     ],
     "tree": [
         {"of": "self", "exit_layer": 2, "n": 3},

@@ -21,7 +21,8 @@ class Drafter(ABC):
     extend, which drafting a tree needs. rule: how its drafts are verified, if not by verify.verify; any other rule is lossy.
     inner: the drafter that it branches, if any. forwards: the rows of each forward of inner in the last draft. unused: work
     of the last draft that led to no step. drafted_by: the name of the one that made the last draft, of several inside.
-    copies: whether it may find a first step without a forward, so that asking it costs next to nothing.
+    copies: whether it may find a first step without a forward, so that asking it costs next to nothing. checks_guesses:
+    whether go_on makes use of guesses.
     """
 
     taps: frozenset[int] = frozenset()
@@ -33,6 +34,7 @@ class Drafter(ABC):
     unused: UnusedWork = NO_WORK
     drafted_by: str = ""
     copies: bool = False
+    checks_guesses: bool = False
 
     @abstractmethod
     def draft(self, context: Context) -> AsyncGenerator[Step]:
@@ -65,13 +67,18 @@ class Drafter(ABC):
         """
         raise UnsupportedOption(f"a {type(self).__name__} gives no probabilities to branch from; {WITH_LAW}")
 
-    async def go_on(self, context: Context, drafted: Series[int], ahead: int) -> Rows | None:
+    async def go_on(self, context: Context, drafted: Series[int], ahead: int, guesses: Series[int] = ()) -> Rows | None:
         """The row after a chain of tokens drafted in this round; None where begin and extend give none.
 
         Of up to `ahead` rows, if it computes several at once: then Rows.tokens, by which it went on greedily, are known.
-        ahead is 0 where the next token may not be the best one of the row.
+        ahead is 0 where the next token may not be the best one of the row. guesses: what may follow; a drafter that checks
+        guesses gives the rows up to the first that is not the best token, all of one forward.
         """
         return await (self.extend(drafted[-1:], [len(drafted) - 2]) if drafted else self.begin(context))
+
+    def guess(self, context: Context, drafted: Series[int], most: int) -> Series[int]:
+        """At most so many tokens that it expects after context.ids and these, found without a forward."""
+        return ()
 
     async def read(self, ids: Series[int], given: int) -> Rows:
         """The rows after ids[given - 1:], as if the tokens after the first `given` had been drafted, in one pass.

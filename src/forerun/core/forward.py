@@ -33,7 +33,8 @@ class Rows:
     seconds inside native code. chooser: who reads these logits faster than torch's operations, if anyone. best: the best
     token of each row, where the forward has found them and each row is a law. tokens, shares: of a chain that went on by
     itself, the best token of each row, which the next row follows, and its share of the row's softmax; -1 after a last row
-    that is no law. pack: what they were computed with, None if alone; the driver fills it in.
+    that is no law. checked: the rows but the first one followed guesses, which this one forward checked. pack: what they
+    were computed with, None if alone; the driver fills it in.
     """
 
     given_logits: Tensor | Later
@@ -44,6 +45,7 @@ class Rows:
     chooser: Chooser | None = None
     tokens: Series[int] = ()
     shares: Series[float] = ()
+    checked: bool = False
     pack: Pack | None = None
     best: Series[int] = ()
 

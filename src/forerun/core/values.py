@@ -273,7 +273,8 @@ class Context:
 
     remember: drafters may keep the answer to draft later requests from. prediction: the answer that the caller expects.
     ahead: how many further steps of the draft are likely to be pulled, at least 1; the loop says so, and only speed
-    depends on it. constraint: what the answer may be; it moves with ids.
+    depends on it. guess: at most so many tokens that may follow the ones drafted so far, for a drafter that checks
+    guesses. constraint: what the answer may be; it moves with ids.
     """
 
     ids: list[int]
@@ -286,6 +287,7 @@ class Context:
     remember: bool = True
     prediction: Sequence[int] = ()
     ahead: Callable[[], int] = _one
+    guess: Callable[[Sequence[int], int], Sequence[int]] | None = None
     constraint: Constraint | None = None
     prompt_length: int = field(init=False)
 

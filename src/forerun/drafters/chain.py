@@ -10,7 +10,7 @@ from ..core.drafter import Drafter
 from ..core.forward import Rows
 from ..core.law import PointMass
 from ..core.sampling import law
-from ..core.values import Context, DraftCounts, Step, UnusedWork
+from ..core.values import NO_COUNTS, Context, DraftCounts, Step, UnusedWork
 from ..errors import InvalidLogits
 
 FORWARD = DraftCounts(1)
@@ -19,12 +19,21 @@ FORWARD = DraftCounts(1)
 async def chained(drafter: Drafter, context: Context) -> AsyncGenerator[Step]:
     """Draft a token at a time with a drafter that branches, up to the end of its context.
 
-    Where tokens are the best ones of their rows, the drafter may compute as many at once as are likely to be taken.
+    Where tokens are the best ones of their rows, the drafter may compute as many at once as are likely to be taken, or check
+    guesses of them in one forward.
     """
     drafter.unused = UnusedWork()
     drafted: list[int] = []
     greedy = context.sampling.temperature == 0 and not context.sampling.uses_history and context.constraint is None
-    while (rows := await drafter.go_on(context, drafted, context.ahead() if greedy else 0)) is not None:
+    while True:
+        ahead = context.ahead() if greedy else 0
+        guesses: Sequence[int] = ()
+        if ahead > 1 and context.guess is not None:
+            guesses = context.guess(drafted, ahead - 1)
+            ahead = 1 + len(guesses)
+        rows = await drafter.go_on(context, drafted, ahead, guesses)
+        if rows is None:
+            return
         count = left = max(len(rows.tokens), 1)
         step: Step | None = None
         try:
@@ -37,7 +46,9 @@ async def chained(drafter: Drafter, context: Context) -> AsyncGenerator[Step]:
                 drafted.append(step.tokens[0])
         finally:
             if left:
-                drafter.unused = UnusedWork(DraftCounts(left, invalid=int(step is None)), left * rows.seconds / count)
+                forwards = int(left == count) if rows.checked else left
+                counts = DraftCounts(forwards, invalid=int(step is None))
+                drafter.unused = UnusedWork(counts, left * rows.seconds / count)
 
 
 def choosing(context: Context) -> Context:
@@ -67,8 +78,8 @@ def known_step(rows: Rows, place: int, drafted: Sequence[int]) -> Step | None:
     return Step(
         *((token,), (len(drafted) - 1,), (None,)),
         *(rows.logits[own], rows.hidden[own], rows.seconds / len(rows.tokens)),
-        counts=FORWARD,
-        share=rows.shares[place],
+        counts=NO_COUNTS if rows.checked and place else FORWARD,
+        share=rows.shares[place] if rows.shares else None,
     )
 
 

@@ -13,6 +13,7 @@ from __future__ import annotations
 from collections.abc import AsyncGenerator
 from collections.abc import Sequence as Series
 from dataclasses import replace
+from itertools import takewhile
 from pathlib import Path
 from typing import Any, final
 
@@ -43,6 +44,8 @@ STAND_IN = 0  # for a token that the draft model doesn't have
 @final
 class ModelDraft(Pooled):
     """shared: the ids that both models have. width: how many the target has, where the draft model has fewer."""
+
+    checks_guesses = True
 
     def __init__(
         self,
@@ -94,8 +97,9 @@ class ModelDraft(Pooled):
         self._ends += range(ends[-1] + 1, ends[-1] + len(rows.tokens))
         return self._shown(rows)
 
-    async def go_on(self, context: Context, drafted: Series[int], ahead: int) -> Rows | None:
-        chain = Chain(ahead, self._shared) if ahead else None
+    async def go_on(self, context: Context, drafted: Series[int], ahead: int, guesses: Series[int] = ()) -> Rows | None:
+        known = tuple(takewhile(lambda token: token < self._shared, guesses))
+        chain = Chain(ahead, self._shared, known) if ahead else None
         return await (self.extend(drafted[-1:], [len(drafted) - 2], chain) if drafted else self.begin(context, chain))
 
     def _fits(self, ends: Series[int]) -> bool:

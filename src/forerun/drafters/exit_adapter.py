@@ -66,7 +66,7 @@ class StateTokenDraft(Pooled):
         self._states += states.split(1) if len(states) > 1 else [states]
         return rows
 
-    async def go_on(self, context: Context, drafted: Series[int], ahead: int) -> Rows | None:
+    async def go_on(self, context: Context, drafted: Series[int], ahead: int, guesses: Series[int] = ()) -> Rows | None:
         # each further row reads the adapter's state before it, as one of extend's does
         chain = Chain(ahead, self._pool.runner.vocab_size) if ahead else None
         return await (self.extend(drafted[-1:], [len(drafted) - 2], chain) if drafted else self.begin(context, chain))

@@ -34,6 +34,7 @@ from .vocabulary import frequent
 @final
 class SelfDraft(Drafter):
     branches = True
+    checks_guesses = True
 
     def __init__(self, target: Sequence, plan: LayerPlan) -> None:
         self._target = target
@@ -46,8 +47,8 @@ class SelfDraft(Drafter):
     async def begin(self, context: Context) -> Rows | None:
         return await self._target.forward(context.ids[-1:], plan=self._plan)
 
-    async def go_on(self, context: Context, drafted: Series[int], ahead: int) -> Rows | None:
-        chain = Chain(ahead, self._target.runner.vocab_size) if ahead else None
+    async def go_on(self, context: Context, drafted: Series[int], ahead: int, guesses: Series[int] = ()) -> Rows | None:
+        chain = Chain(ahead, self._target.runner.vocab_size, tuple(guesses)) if ahead else None
         # the pending token is the first scratch row, those before it are the row's parents
         last = drafted[-1] if drafted else context.ids[-1]
         return await self._target.forward([last], [len(drafted) - 1], self._plan, chain=chain)

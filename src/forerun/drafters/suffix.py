@@ -10,6 +10,7 @@ Sources: Oliaro et al., SuffixDecoding, arXiv 2411.04975; Hu et al., SAM Decodin
 from __future__ import annotations
 
 from collections.abc import AsyncGenerator
+from collections.abc import Sequence as Series
 from typing import final
 
 from ..core.drafter import Drafter
@@ -50,13 +51,8 @@ class Suffix(Drafter):
 
     def begins(self, context: Context) -> bool:
         self._context, self._asked = context, True
-        self._chain = self._first = None
-        matches, table = self._matches(context), self._table
-        if matches or table is not None:
-            find = self._found if table is not None else None
-            continuations = Continuations(matches, context.ids)
-            self._chain = VotedChain(continuations, self._acceptance, self._least, table, context.ids, find)
-            self._first = self._chain.next()
+        self._chain = self._voted(self._matches(context), context.ids)
+        self._first = None if self._chain is None else self._chain.next()
         return self._first is not None
 
     async def draft(self, context: Context) -> AsyncGenerator[Step]:
@@ -66,6 +62,30 @@ class Suffix(Drafter):
         while step is not None and chain is not None:
             yield step
             step = chain.next()
+
+    def guess(self, context: Context, drafted: Series[int], most: int) -> Series[int]:
+        chain: VotedChain | None
+        if not drafted:
+            self.begins(context)
+            self._asked = False
+            first, chain = self._first, self._chain
+        else:
+            ended = [*context.ids[-LONGEST:], *drafted]
+            chain = self._voted(self._found(ended), ended)
+            first = chain.next() if chain is not None else None
+        guesses: list[int] = []
+        while first is not None and chain is not None:
+            guesses += first.tokens
+            first = chain.next() if len(guesses) < most else None
+        return guesses
+
+    def _voted(self, matches: list[Match], text: list[int]) -> VotedChain | None:
+        """A round's draft from these places, None where there is nothing to draft from."""
+        table = self._table
+        if not matches and table is None:
+            return None
+        find = self._found if table is not None else None
+        return VotedChain(Continuations(matches, text), self._acceptance, self._least, table, text, find)
 
     def _matches(self, context: Context) -> list[Match]:
         ids = context.ids

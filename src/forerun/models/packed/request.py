@@ -14,11 +14,13 @@ from .plan import FULL, LayerPlan
 class Chain:
     """Rows that go on by themselves: each further one reads the best token of the row before it.
 
-    rows: of logits in all, at least 1. among: of how many tokens, from 0 on, a token is the best.
+    rows: of logits in all, at least 1. among: of how many tokens, from 0 on, a token is the best. guesses: what the rows may
+    follow; then one forward computes a row after each, and those after a wrong one are dropped.
     """
 
     rows: int
     among: int
+    guesses: tuple[int, ...] = ()
 
 
 @dataclass(frozen=True, slots=True, eq=False)

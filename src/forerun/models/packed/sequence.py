@@ -17,6 +17,7 @@ from torch import Tensor
 from ...core.forward import Rows, submit
 from ...core.values import ROOT
 from .forward import Part
+from .guesses import through_guesses
 from .plan import FULL, LayerPlan
 from .request import Chain, Request
 from .runner import Runner
@@ -76,8 +77,8 @@ class Sequence:
     ) -> Rows:
         """Add scratch rows to draft with, in the order given; rows for the last `want` of them, all if None.
 
-        chain: only the last row is wanted, and it goes on so if the runner chains and its context has room; all of
-        Rows.tokens but the last one are scratch rows then, too.
+        chain: only the last row is wanted, and it goes on so if the runner chains or there are guesses to go by, and its
+        context has room; all of Rows.tokens but the last one are scratch rows then, too.
 
         parents[i] is an earlier scratch row or ROOT; None continues the last scratch row. Positions follow the parents.
         plan: the sequence's own if None. states [n, D] are for runners that read more than tokens (an exit adapter). Raises
@@ -140,12 +141,16 @@ class Sequence:
         straight = every == list(range(ROOT, len(every) - 1))
         depths = list(range(first + count)) if straight and count == len(parents) else self._depths(tokens, parents)
         length = len(self.ids) + max(depths, default=0) + 1
-        self.runner.check_rows(tokens, length)
+        on = self._held(chain, length) if chain and straight else None
+        guesses = on.guesses if on else ()
+        asked = (*tokens, *guesses)
+        depths += range(length - len(self.ids), length - len(self.ids) + len(guesses))
+        self.runner.check_rows(asked, length + len(guesses))
         part = Part(
             store=self._store,
             committed=len(self.ids),
             first=first,
-            n=count,
+            n=len(asked),
             depths=depths,
             ancestors=None if straight else _ancestors(every)[first:],
             entry=torch.stack(list(entry)) if entry else None,
@@ -155,24 +160,28 @@ class Sequence:
         exit_layer = plan.resumes_at
         wanted = taps if exit_layer is None else taps | {exit_layer}
         begun = perf_counter()
-        on = self._held(chain, length) if chain and straight else None
-        rows = await submit(Request(self.runner, tuple(tokens), part, want, plan, wanted, drafting, on, reads))
+        by_itself = None if guesses else on
+        request = Request(self.runner, asked, part, want + len(guesses), plan, wanted, drafting, by_itself, reads)
+        rows = await submit(request)
         seconds = perf_counter() - begun
+        if on and guesses:
+            rows = through_guesses(rows, guesses, on.among)
         for layer in taps:
             self._states.setdefault(layer, States()).write(len(self.ids) + first, rows.taps[layer])
         exits = None if exit_layer is None else rows.taps[exit_layer]
         for place, (token, parent) in enumerate(zip(tokens, parents, strict=True)):
             self._rows.append(_Row(token, parent, depths[first + place], plan, exits, place, taps))
         pack = rows.pack
-        rows.seconds = seconds if pack is None else pack.seconds * count / pack.rows
+        rows.seconds = seconds if pack is None else pack.seconds * len(asked) / pack.rows
         return rows
 
     def _held(self, chain: Chain, length: int) -> Chain | None:
         """As much of a chain as the runner computes and its context has room for, after a text of this length."""
-        if not self.runner.chains:
-            return None
         limit = self.runner.max_length
-        return chain if limit is None else Chain(min(chain.rows, limit - length + 1), chain.among)
+        most = chain.rows if limit is None else min(chain.rows, limit - length + 1)
+        if guesses := chain.guesses[: most - 1]:
+            return Chain(1 + len(guesses), chain.among, guesses)
+        return Chain(most, chain.among) if self.runner.chains else None
 
     def _add_chain(self, rows: Rows, given: int, plan: LayerPlan, taps: frozenset[int]) -> None:
         """The scratch rows that followed `given` ones of a forward."""
