@@ -15,9 +15,12 @@ from forerun.drafters import auto
 from forerun.drafters.cascade import Cascade
 from forerun.models.files import known_drafts
 from forerun.models.files.ngrams import KIND, write_ngrams
+from forerun.models.lean.native.library import SWITCH, processor_levels
 from forerun.testing import save_tiny, tiny_model
 from forerun.train.data.examples import Example
 from forerun.train.ngrams.table import build_table
+
+from .carving import save_carvable
 
 LOOP = [5, 6, 7, 8] * 6
 
@@ -241,3 +244,78 @@ def test_beside_a_table_a_draft_must_be_smaller(
     assert built(lean)[0] == ("suffix",)
     drafts[:] = [known("small", small, nbytes=int(lean.runner.step_nbytes * auto.LARGEST_BESIDE_TABLE))]
     assert built(lean)[0] == ("suffix", "draft_model")
+
+
+@pytest.fixture(scope="module")
+def floats(tmp_path_factory: pytest.TempPathFactory) -> Engine:
+    """A model with native kernels, in float32."""
+    if not processor_levels():
+        pytest.skip("forerun was installed without a compiler")
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setenv(SWITCH, processor_levels()[-1])
+        return forerun.load(save_carvable(tmp_path_factory.mktemp("floats") / "target"), drafter="none")
+
+
+def test_a_model_whose_weights_are_floats_drafts_in_small_weights_of_its_own(floats: Engine, drafts: list[Any]) -> None:
+    names, made = built(floats)
+    assert names == ("suffix", "guessed")
+    assert made.choice == (
+        "auto: suffix, then guessed; no trained draft is known for this model; the model itself drafts in int4 weights"
+    )
+    assert made.keep_as == "suffix guessed"
+    assert {"suffix acceptance", "guessed suffix acceptance"} <= set(made.learned)
+
+
+def test_it_can_be_told_to_carve_no_draft(floats: Engine, drafts: list[Any]) -> None:
+    names, made = built(floats, carved=False)
+    assert names == ("suffix",)
+    assert "int4" not in made.choice
+
+
+def test_no_draft_is_carved_from_a_model_that_a_forward_reads_too_much_of(
+    floats: Engine, drafts: list[Any], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(auto, "LARGEST_CARVED", floats.runner.step_nbytes - 1)  # type: ignore[operator]
+    assert built(floats)[0] == ("suffix",)
+    monkeypatch.setattr(auto, "LARGEST_CARVED", floats.runner.step_nbytes)
+    assert built(floats)[0] == ("suffix", "guessed")
+
+
+def test_no_draft_is_carved_from_weights_that_are_small_already(
+    floats: Engine, drafts: list[Any], tmp_path: Path
+) -> None:
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setenv(SWITCH, processor_levels()[-1])
+        codes = forerun.load(save_carvable(tmp_path / "target"), weights="int4")
+    assert built(codes)[0] == ("suffix",)
+
+
+def test_a_draft_that_can_not_be_carved_is_left_out_and_told_of(
+    floats: Engine, drafts: list[Any], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(auto, "SMALL", "int3")
+    names, made = built(floats)
+    assert names == ("suffix",)
+    assert "; a draft in int3 weights was left out: " in made.choice
+
+
+def test_a_trained_draft_stays_in_its_place(floats: Engine, drafts: list[Any], small: Path) -> None:
+    drafts.append(known("best", small))
+    names, made = built(floats)
+    assert names == ("suffix", "draft_model", "guessed")
+    assert made.keep_as == "suffix draft_model guessed best"
+
+
+@pytest.mark.parametrize("options", [{}, {"temperature": 0.8, "seed": 3}])
+def test_texts_are_those_of_plain_decoding_with_carved_weights_too(
+    floats: Engine, drafts: list[Any], options: Any
+) -> None:
+    prompts = [LOOP, [1], [9] * 20]
+    wanted = [result.ids for result in floats.generate(prompts, max_new_tokens=24, **options)]
+    for policy in ("cost", "fixed", "governor"):
+        engine = floats.using("auto", policy)
+        results = [
+            *engine.generate(prompts, max_new_tokens=24, **options),
+            *(engine.generate(prompt, max_new_tokens=24, **options) for prompt in prompts),
+        ]
+        assert [result.ids for result in results] == [*wanted, *wanted]

@@ -176,6 +176,7 @@ def methods(plain: Engine, tmp_path_factory: pytest.TempPathFactory) -> dict[str
         "exit": {"of": "self", "exit_layer": 2, "least": 0.01},
         "draft_model": {"of": "draft_model", "model": draft, "least": 0.01, "vocabulary": 100},
         "chosen": {"of": "draft_model", "model": draft, "draws": False},
+        "chosen layers": {"of": "self", "exit_layer": 2, "draws": False},
     }
     return {name: plain.using("guessed", drafter_options=own) for name, own in options.items()}
 
@@ -194,10 +195,13 @@ def test_texts_are_plain_texts_under_every_rule(
     assert [result.ids for result in engine.generate(list(PROMPTS), max_new_tokens=20)] == wanted
 
 
-def test_seeded_texts_are_plain_ones_where_drafts_are_chosen(plain: Engine, methods: dict[str, Engine]) -> None:
+@pytest.mark.parametrize("method", ["chosen", "chosen layers"])
+def test_seeded_texts_are_plain_ones_where_drafts_are_chosen(
+    method: str, plain: Engine, methods: dict[str, Engine]
+) -> None:
     options: dict[str, Any] = {"max_new_tokens": 20, "temperature": 0.9, "do_sample": True, "seed": 5}
     for prompt in PROMPTS:
-        assert methods["chosen"].generate(prompt, **options).ids == plain.generate(prompt, **options).ids
+        assert methods[method].generate(prompt, **options).ids == plain.generate(prompt, **options).ids
 
 
 @pytest.mark.parametrize("of", ["lookup", "none", "recycle"])

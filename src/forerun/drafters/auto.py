@@ -2,12 +2,14 @@
 
 A table of the model's own n-grams, where one is known, is asked where the text is less sure, and costs no forward. A
 trained draft is taken where it is small beside the model, and begins with the end of the prompt: reading a long one takes
-longer than all that its drafts give. Other drafters need training, or seldom pay (recycling, early exits, trees), so
-they are named where they are wanted.
+longer than all that its drafts give. A model whose weights are floats drafts in 4-bit weights of its own, too, which takes
+a third or less of a forward. Other drafters need training, or seldom pay (recycling, early exits, trees), so they are
+named where they are wanted.
 """
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from typing import Any
 
 from ..core.drafter import Drafter
@@ -18,19 +20,24 @@ from ..models.files.known_tables import KnownTable, find_tables
 from .base import DRAFTERS, DrafterFactory, Parts
 from .cascade import cascade_of
 
-COPYING, TRAINED = "suffix", "draft_model"
+COPYING, TRAINED, CARVED = "suffix", "draft_model", "guessed"
 # a draft, of what a forward of the model reads; measured: .07 pays in some minutes alone, .02 does always, but not beside a
 # table
 LARGEST, LARGEST_BESIDE_TABLE = 0.05, 0.02
+LARGEST_CARVED = (
+    4e9  # bytes that a forward reads: making 4-bit weights of more takes long, and they take memory of their own
+)
+SMALL, FREQUENT = "int4", 3  # the form of carved weights, and the part of the vocabulary that they draft among
 READS = 128  # tokens of a long text: the rest makes its drafts hardly better, and the first of them later
 
 
 @DRAFTERS("auto", source="forerun")
-def build(parts: Parts, *, trained: bool = True, keep: bool = True) -> Learning[Any, Drafter]:
-    """What is best known for this model: suffix, then a draft that was trained for it, each round what promises most.
+def build(parts: Parts, *, trained: bool = True, carved: bool = True, keep: bool = True) -> Learning[Any, Drafter]:
+    """What is best known for this model: suffix, then a draft that was trained for it or carved from it, by rounds.
 
-    trained: use such a draft, and a table of the model's own n-grams, where one is known. keep: what is learnt (never a
-    text) is kept in the user's cache for the next start; FORERUN_LEARNED=off says no for all.
+    trained: use a trained draft, and a table of the model's own n-grams, where one is known. carved: a model with native
+    kernels whose weights are floats drafts in 4-bit weights of its own, which take memory beside it. keep: what is
+    learnt (never a text) is kept in the user's cache for the next start; FORERUN_LEARNED=off says no for all.
     """
     table, left_out = _table(parts) if trained else (None, "")
     known = {} if table is None else {"ngrams": str(table.directory)}
@@ -43,6 +50,10 @@ def build(parts: Parts, *, trained: bool = True, keep: bool = True) -> Learning[
     name = ""
     if draft is not None:
         name, makers[TRAINED] = draft
+    if carved:
+        own, told = _carved_draft(parts, known)
+        makers |= own
+        left_out += told
     names = [f"{COPYING} with the n-grams of {table.name}" if table else COPYING, *list(makers)[1:]]
     kept_as = " ".join([*names, name]).strip() if keep else ""
     choice = f"auto: {', then '.join(names)}; {why}{left_out}"
@@ -77,6 +88,20 @@ def _trained_draft(parts: Parts, largest: float) -> tuple[tuple[str, DrafterFact
             continue
         return (draft.name, make), f"the draft {draft.name} was trained for {_whom(draft, parts)}{refused}"
     return None, refused.removeprefix("; ") or "no trained draft is known for this model"
+
+
+def _carved_draft(parts: Parts, table: Mapping[str, str]) -> tuple[dict[str, DrafterFactory], str]:
+    """A draft in small weights of the model, by name, where one is likely to pay, and a clause for the sentence."""
+    runner = parts.target.runner
+    read = runner.step_nbytes
+    if not runner.chains or runner.activations is not None or read is None or read > LARGEST_CARVED:
+        return {}, ""
+    among = max(runner.vocab_size // FREQUENT, 1)
+    try:
+        make = DRAFTERS.entry(CARVED).build(parts, of="self", weights=SMALL, vocabulary=among, draws=False, **table)
+    except (ForerunError, ValueError) as error:
+        return {}, f"; a draft in {SMALL} weights was left out: {error}"
+    return {CARVED: make}, f"; the model itself drafts in {SMALL} weights"
 
 
 def _check_size(draft: KnownDraft, read: int | None, largest: float) -> None:

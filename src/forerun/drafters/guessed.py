@@ -24,6 +24,7 @@ from .cascading.options import shared_out
 
 GUESSING = "suffix"
 CHECKING = "of must be draft_model or self"
+LEAST = 0.25  # of suffix, unless it is told: a right guess saves a forward, and a row takes up to a quarter of one
 
 
 @final
@@ -77,6 +78,7 @@ def build(parts: Parts, *, of: str, **options: Any) -> DrafterFactory:
     temperature, nothing is guessed.
     """
     shared = shared_out([of, GUESSING], options, "guessed")
+    shared[GUESSING].setdefault("least", LEAST)
     checking = DRAFTERS.check(of, shared[of]).build(parts, **shared[of])
     probe = checking(parts.target.acquire())
     probe.close()

@@ -27,7 +27,7 @@ from ..models.packed.request import Chain
 from ..models.packed.sequence import Sequence
 from .activations import drafted_in
 from .base import DRAFTERS, DrafterFactory, Parts
-from .chain import chained
+from .chain import chained, choosing
 from .vocabulary import frequent
 
 
@@ -36,13 +36,14 @@ class SelfDraft(Drafter):
     branches = True
     checks_guesses = True
 
-    def __init__(self, target: Sequence, plan: LayerPlan) -> None:
+    def __init__(self, target: Sequence, plan: LayerPlan, draws: bool = True) -> None:
         self._target = target
         self._plan = plan
+        self._draws = draws
         self.identity = f"self {_described(plan)}"
 
     def draft(self, context: Context) -> AsyncGenerator[Step]:
-        return chained(self, context)
+        return chained(self, context if self._draws else choosing(context))
 
     async def begin(self, context: Context) -> Rows | None:
         return await self._target.forward(context.ids[-1:], plan=self._plan)
@@ -80,11 +81,12 @@ def build(
     vocabulary: int = 0,
     vocabulary_text: str = "",
     activations: int | None = None,
+    draws: bool = True,
 ) -> DrafterFactory:
     """A part of the target: an early exit, skipped sublayers, small weights, a part of the vocabulary.
 
     activations: bits of the rows that native products take, the target's unless given. plan is a file with a
-    skip set, as models.files.plan has it.
+    skip set, as models.files.plan has it. draws: as draft_model has it.
     """
     runner = parts.target.runner
     if exit_layer is not None and (skip_attention or skip_mlp):
@@ -112,7 +114,7 @@ def build(
 
     def drafter(target: Sequence) -> Drafter:
         runner.check_plan(carved)  # a model object may have changed since
-        return SelfDraft(target, carved)
+        return SelfDraft(target, carved, draws)
 
     return drafter
 
