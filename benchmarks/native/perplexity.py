@@ -155,7 +155,13 @@ def main() -> None:
     pairs = (
         told_pairs(plain, given.source) if given.pairs else own_pairs(plain, given.source, given.prompts, given.tokens)
     )
-    about = conditions(plain, f"python benchmarks/native/perplexity.py {given.model} {given.source} {given.output}")
+    about = {
+        **conditions(plain, f"python benchmarks/native/perplexity.py {given.model} {given.source} {given.output}"),
+        "date": datetime.now(UTC).isoformat(timespec="seconds"),
+        "note": given.note,
+        "prompts": len(pairs),
+        "answer_tokens": sum(len(answer) for _, answer in pairs),
+    }
     del plain
     forms = []
     for weights in given.weights:
@@ -175,16 +181,8 @@ def main() -> None:
                 }
             )
             print(json.dumps(forms[-1]), flush=True)
-    told = {
-        **about,
-        "date": datetime.now(UTC).isoformat(timespec="seconds"),
-        "note": given.note,
-        "prompts": len(pairs),
-        "answer_tokens": sum(len(answer) for _, answer in pairs),
-    }
-    with given.output.open("w", encoding="utf-8") as file:
-        json.dump({"about": told, "forms": forms}, file, indent=1)
-        file.write("\n")
+            # a large model takes long, and what is known is kept if the run is ended
+            given.output.write_text(json.dumps({"about": about, "forms": forms}, indent=1) + "\n", encoding="utf-8")
 
 
 if __name__ == "__main__":
