@@ -56,8 +56,14 @@ def methods(engine: Engine, exit_layer: int, made: dict[str, str], carved: bool)
         "exit_adapter": ("exit_adapter", {"adapter": made["adapter"]}, {"k": 2}),
         "tree": ("tree", {"of": "self", **early, "n": 2}, {"k": 3}),
         "graph": ("graph", {"of": "self", **early}, {"k": 3}),
+        "guessed": ("guessed", {"of": "self", **early}, {"k": 3}),
     }
     if carved:
+        chosen["guessed, carved in int4"] = (
+            "guessed",
+            {"of": "self", "weights": "int4", "vocabulary": 16384},
+            {"k": 4},
+        )
         chosen["self carved in int4"] = ("self", {"weights": "int4", "vocabulary": 16384}, {"k": 3})
     return {
         name: engine.using(drafter, "fixed", drafter_options=options, policy_options=policy)
