@@ -25,9 +25,11 @@ from forerun.tune.candidates import (
     carved_configs,
     exit_configs,
     first_configs,
+    guessed_configs,
     hybrid_configs,
     lookup_configs,
     skip_configs,
+    suffix_configs,
     with_rules,
 )
 
@@ -36,7 +38,7 @@ LOOKUP = lookup_configs()[0]
 
 
 def test_an_unknown_method_is_refused_with_the_known_ones() -> None:
-    with pytest.raises(UnsupportedOption, match=r"unknown method 'magic' to tune; known: lookup, exit, skip"):
+    with pytest.raises(UnsupportedOption, match=r"unknown method 'magic' to tune; known: lookup, suffix, exit, skip"):
         Chosen(("lookup", "magic"))
 
 
@@ -100,8 +102,24 @@ def test_a_set_that_skips_nothing_is_no_way() -> None:
 def test_a_hybrid_is_less_simple_than_its_parts() -> None:
     (config,) = hybrid_configs(LOOKUP, [EXIT])
 
-    assert config.options == {"then": "self", "max_ngram": 2, "min_ngram": 1, "exit_layer": 1}
+    assert config.options == {"of": "lookup,self", "max_ngram": 2, "min_ngram": 1, "exit_layer": 1}
     assert config.rank > max(LOOKUP.rank, EXIT.rank)
+
+
+def test_suffix_is_offered_with_each_table_and_without() -> None:
+    assert [(one.name, dict(one.options)) for one in suffix_configs(("own", "/some/other"))] == [
+        ("suffix with own", {"ngrams": "own"}),
+        ("suffix with other", {"ngrams": "/some/other"}),
+        ("suffix", {}),
+    ]
+
+
+def test_a_draft_of_guesses_takes_the_options_of_both() -> None:
+    (config,) = guessed_configs(suffix_configs(("own",))[0], [EXIT])
+
+    assert (config.name, config.drafter) == ("exit 1, guessed by suffix with own", "guessed")
+    assert config.options == {"of": "self", "ngrams": "own", "exit_layer": 1}
+    assert config.rank > EXIT.rank
 
 
 def test_trees_and_graphs_take_their_inner_drafters_options_in_several_sizes() -> None:
@@ -143,7 +161,7 @@ def test_nothing_is_simpler_than_off() -> None:
     offered = first_configs(Chosen(METHODS, ("small",), ("there",)), 8, 49152, "")
 
     assert all(OFF_CONFIG.rank < config.rank for config in offered)
-    assert {config.method for config in offered} == set(METHODS) - {"skip", "hybrid", "tree", "graph"}
+    assert {config.method for config in offered} == set(METHODS) - {"skip", "guessed", "hybrid", "tree", "graph"}
 
 
 def test_a_fixed_length_is_simpler_than_a_rule_and_a_rule_than_another_way() -> None:

@@ -13,8 +13,10 @@ from forerun.tune.candidates import (
     DrafterConfig,
     branched_configs,
     exit_configs,
+    guessed_configs,
     hybrid_configs,
     lookup_configs,
+    suffix_configs,
 )
 from forerun.tune.engines import Engines
 
@@ -30,7 +32,9 @@ def test_every_candidate_writes_what_the_plain_engine_writes(engines: Engines) -
     plain = engines.plain.generate(IDS, max_new_tokens=12).ids
     configs = [lookup_configs()[0], exit_configs(4)[2]]
 
-    for config in [*configs, *hybrid_configs(configs[0], configs[1:])]:
+    suffix = suffix_configs(())[0]
+    guessed = guessed_configs(suffix, configs[1:])
+    for config in [*configs, suffix, *guessed, *hybrid_configs(configs[0], configs[1:])]:
         for policy in ("fixed", "cost", "governor"):
             result = engines.of(Candidate(config, policy)).generate(IDS, max_new_tokens=12)
             assert result.ids == plain

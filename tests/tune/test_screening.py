@@ -11,15 +11,16 @@ import pytest
 import forerun
 from forerun.core.cost import Cost, Point
 from forerun.errors import UnsupportedOption
-from forerun.tune.candidates import BRANCHED, DrafterConfig, branched_configs, lookup_configs
+from forerun.tune.candidates import BRANCHED, DrafterConfig, branched_configs, lookup_configs, suffix_configs
 from forerun.tune.screening import (
     DEPTH,
     LENGTHS,
     Screen,
     Screened,
+    checked_step,
     positions_of_branched,
+    positions_of_copying,
     positions_of_hybrid,
-    positions_of_lookup,
     positions_of_read,
     read_answers,
 )
@@ -32,6 +33,10 @@ TARGET = Cost("tiny", "HFRunner", "float32", "full", (Point(1, 0, 10.0), Point(2
 LOOKUP = lookup_configs()[1]
 DRAFT_MODEL = DrafterConfig("draft model", "draft-model", "draft_model")
 EXIT = DrafterConfig("exit 3", "exit", "self", {"exit_layer": 3})
+
+
+def copying(config: DrafterConfig) -> forerun.Engine:
+    return forerun.load(model(), drafter=config.drafter, drafter_options=config.options)
 
 
 def answers_of(trace: Any) -> list[Recorded]:
@@ -85,7 +90,7 @@ def test_lookup_is_replayed_exactly_without_a_model(config: DrafterConfig, tmp_p
     engine = forerun.load(model(), drafter="lookup", drafter_options=config.options)
     trace = traced(engine, tmp_path / "trace.jsonl", "lookup", depth=DEPTH)
 
-    places = positions_of_lookup(config.options, answers_of(trace))
+    places = positions_of_copying(engine, answers_of(trace))
 
     assert agreed(places) == agreed_in(trace)
     assert [[bool(one.drafted) for one in answer] for answer in places] == [
@@ -93,12 +98,28 @@ def test_lookup_is_replayed_exactly_without_a_model(config: DrafterConfig, tmp_p
     ]
 
 
+def test_suffix_is_replayed_and_remembers_no_answer() -> None:
+    answers = [Recorded((1, 2, 3, 1, 2, 3, 1, 2, 3, 1, 2, 3), 6)] * 2
+    first, second = positions_of_copying(copying(suffix_configs(())[0]), answers)
+
+    assert [one.agreed for one in first] == [one.agreed for one in second] == [4, 3, 2, 1, 0]
+
+
+def test_a_guess_that_begins_right_is_taken_to_save_a_forward() -> None:
+    answers = [Recorded((1, 2, 3, 1, 2, 3, 1, 2, 3, 1, 2, 3), 6)]
+    right = positions_of_copying(copying(LOOKUP), answers)
+
+    assert checked_step(right, 3.0) == pytest.approx(3.0 / (1 + 4 / 5))
+    assert checked_step(positions_of_copying(copying(LOOKUP), [Recorded(tuple(range(20)), 8)]), 3.0) == 3.0
+    assert checked_step([], 3.0) == 3.0
+
+
 def test_a_hybrid_is_lookup_where_it_finds_something_and_else_the_other(tmp_path: Path) -> None:
     engine = engine_with("hybrid")
     trace = traced(engine, tmp_path / "trace.jsonl", "hybrid", depth=DEPTH)
     answers = answers_of(trace)
 
-    first = positions_of_lookup({"max_ngram": 3, "min_ngram": 1}, answers)
+    first = positions_of_copying(engine_with("lookup"), answers)
     then = positions_of_read(read_answers(engine, answers), answers)
 
     assert agreed(positions_of_hybrid(first, then)) == agreed_in(trace)
@@ -170,7 +191,7 @@ def test_of_equal_lengths_the_shorter_one_is_best() -> None:
 def test_lookup_that_finds_nothing_is_plain_decoding() -> None:
     answers = [Recorded(tuple(range(20)), 8)]
 
-    found = Screen(answers, TARGET).screened(LOOKUP, positions_of_lookup(LOOKUP.options, answers), 0.0)
+    found = Screen(answers, TARGET).screened(LOOKUP, positions_of_copying(copying(LOOKUP), answers), 0.0)
 
     assert (found.found, found.match_rate) == (0.0, 0.0)
     assert found.speedups == pytest.approx([1.0] * len(LENGTHS))
@@ -178,7 +199,7 @@ def test_lookup_that_finds_nothing_is_plain_decoding() -> None:
 
 def test_a_hybrid_pays_for_the_drafts_of_its_second_part_alone() -> None:
     answers = [Recorded((1, 2, 3, 1, 2, 3, 1, 2, 3, 1, 2, 3), 6)]
-    places = positions_of_lookup(LOOKUP.options, answers)
+    places = positions_of_copying(copying(LOOKUP), answers)
     screen = Screen(answers, TARGET)
 
     assert screen.screened(LOOKUP, places, 9.0).speedups == screen.screened(LOOKUP, places, 0.0).speedups

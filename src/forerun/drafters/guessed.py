@@ -85,6 +85,10 @@ def build(parts: Parts, *, of: str, **options: Any) -> DrafterFactory:
     if not probe.checks_guesses:
         raise UnsupportedOption(f"drafter {of!r} can't check guesses; {CHECKING}")
     guessing = DRAFTERS.entry(GUESSING).build(parts, **shared[GUESSING])
-    return Learning(
-        lambda target: Guessed(checking(target), guessing(target)), joined(**{of: checking, GUESSING: guessing})
-    )
+    return guessed_by(checking, guessing, of)
+
+
+def guessed_by(checking: DrafterFactory, guessing: DrafterFactory, of: str) -> Learning[Any, Drafter]:
+    """A factory of such drafts by the drafters that these make; of: the name of the one that checks."""
+    learned = joined(**{of: checking, GUESSING: guessing})
+    return Learning(lambda target: Guessed(checking(target), guessing(target)), learned)

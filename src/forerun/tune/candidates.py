@@ -9,6 +9,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from itertools import chain, zip_longest
+from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from ..errors import UnsupportedOption
@@ -17,20 +18,37 @@ from ..models.packed.plan import LayerPlan
 if TYPE_CHECKING:
     from ..engine.system.value import System, Target
 
-LOOKUP, EXIT, SKIP, CARVED, ADAPTER, DRAFT_MODEL, HYBRID, TREE, GRAPH = METHODS = (
+LOOKUP, SUFFIX, EXIT, SKIP, CARVED, ADAPTER, DRAFT_MODEL, GUESSED, HYBRID, TREE, GRAPH = METHODS = (
     "lookup",
+    "suffix",
     "exit",
     "skip",
     "carved",
     "adapter",
     "draft-model",
+    "guessed",
     "hybrid",
     "tree",
     "graph",
 )
+COPYING = (LOOKUP, SUFFIX)
+CHECKING = (EXIT, SKIP, CARVED, DRAFT_MODEL)  # drafters that check guesses
 WITH_LAW = (EXIT, SKIP, CARVED, ADAPTER, DRAFT_MODEL)
 BRANCHED = (TREE, GRAPH)
-RANKS = {"off": 0, LOOKUP: 1, EXIT: 2, SKIP: 3, CARVED: 4, ADAPTER: 5, DRAFT_MODEL: 6, HYBRID: 10, TREE: 20, GRAPH: 30}
+RANKS = {
+    "off": 0,
+    LOOKUP: 1,
+    SUFFIX: 1,
+    EXIT: 2,
+    SKIP: 3,
+    CARVED: 4,
+    ADAPTER: 5,
+    DRAFT_MODEL: 6,
+    GUESSED: 8,
+    HYBRID: 10,
+    TREE: 20,
+    GRAPH: 30,
+}
 POLICY_RANKS = {"fixed": 0, "cost": 1, "governor": 2}
 NGRAMS = ((2, 1), (3, 1), (3, 2), (5, 2))
 MOST_EXITS = 10
@@ -42,7 +60,10 @@ MIN_CONFIDENCE, RECURRING, LEAST_OF_A_GRAPH = 0.05, 1, 0.3  # what a tree and a 
 
 @dataclass(frozen=True, slots=True)
 class DrafterConfig:
-    """A drafter with its options. parts: lookup and the other drafter of a hybrid; what a tree or a graph branches."""
+    """A drafter with its options.
+
+    parts: the drafter that copies and the other one, of a hybrid and of a draft of guesses; what a tree or a graph branches.
+    """
 
     name: str
     method: str
@@ -102,12 +123,13 @@ OFF = Candidate(OFF_CONFIG, "fixed")
 
 @dataclass(frozen=True, slots=True)
 class Chosen:
-    """What to try. Draft models and adapters are tried where there are some."""
+    """What to try. Draft models, adapters and tables of n-grams are tried where there are some."""
 
     methods: tuple[str, ...] = METHODS
     draft_models: tuple[str, ...] = ()
     adapters: tuple[str, ...] = ()
     vocabulary_text: str = ""
+    tables: tuple[str, ...] = ()
 
     def __post_init__(self) -> None:
         for name in self.methods:
@@ -118,9 +140,10 @@ class Chosen:
 
 
 def first_configs(chosen: Chosen, num_layers: int, vocabulary: int, own_weights: str) -> list[DrafterConfig]:
-    """All drafters but skip sets, hybrids, trees and graphs, which depend on measurements. The methods alternate."""
+    """All drafters but skip sets and those of other drafters, which depend on measurements. The methods alternate."""
     offered = {
         LOOKUP: lookup_configs(),
+        SUFFIX: suffix_configs(chosen.tables),
         EXIT: exit_configs(num_layers),
         CARVED: carved_configs(vocabulary, own_weights, chosen.vocabulary_text),
         ADAPTER: [
@@ -142,6 +165,12 @@ def lookup_configs() -> list[DrafterConfig]:
         DrafterConfig(f"lookup {low}..{high}", LOOKUP, "lookup", {"max_ngram": high, "min_ngram": low})
         for high, low in NGRAMS
     ]
+
+
+def suffix_configs(tables: Sequence[str]) -> list[DrafterConfig]:
+    """With each table of the model's own n-grams, and without."""
+    with_tables = [DrafterConfig(f"suffix with {Path(one).name}", SUFFIX, "suffix", {"ngrams": one}) for one in tables]
+    return [*with_tables, DrafterConfig("suffix", SUFFIX, "suffix")]
 
 
 def exit_configs(num_layers: int) -> list[DrafterConfig]:
@@ -179,15 +208,29 @@ def skip_configs(plans: Mapping[str, LayerPlan]) -> list[DrafterConfig]:
     ]
 
 
-def hybrid_configs(lookup: DrafterConfig, others: Iterable[DrafterConfig]) -> list[DrafterConfig]:
-    """Lookup where it finds a match, else one of the others."""
+def hybrid_configs(copying: DrafterConfig, others: Iterable[DrafterConfig]) -> list[DrafterConfig]:
+    """What copies where it finds a match, else one of the others."""
     return [
         DrafterConfig(
-            f"{lookup.name}, else {other.name}",
+            f"{copying.name}, else {other.name}",
             HYBRID,
-            "hybrid",
-            {"then": other.drafter, **lookup.options, **other.options},
-            (lookup, other),
+            "cascade",
+            {"of": f"{copying.drafter},{other.drafter}", **copying.options, **other.options},
+            (copying, other),
+        )
+        for other in others
+    ]
+
+
+def guessed_configs(suffix: DrafterConfig, others: Iterable[DrafterConfig]) -> list[DrafterConfig]:
+    """Each of the others, whose forwards check what suffix guesses."""
+    return [
+        DrafterConfig(
+            f"{other.name}, guessed by {suffix.name}",
+            GUESSED,
+            "guessed",
+            {"of": other.drafter, **suffix.options, **other.options},
+            (suffix, other),
         )
         for other in others
     ]

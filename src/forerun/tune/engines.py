@@ -5,9 +5,10 @@ from __future__ import annotations
 from typing import final
 
 from ..drafters.cascade import cascade_of
+from ..drafters.guessed import guessed_by
 from ..engine.engine import Engine
 from .branching import drafter_of
-from .candidates import BRANCHED, Candidate, DrafterConfig
+from .candidates import BRANCHED, GUESSED, Candidate, DrafterConfig
 
 
 @final
@@ -35,10 +36,9 @@ class Engines:
     def _opened(self, config: DrafterConfig) -> Engine:
         if config.method in BRANCHED:
             return self.plain.using(drafter_of(config, self.of_config(config.parts[0]).drafter))
-        return (
-            self._hybrid(config) if config.parts else self.plain.using(config.drafter, drafter_options=config.options)
-        )
-
-    def _hybrid(self, config: DrafterConfig) -> Engine:
-        first, then = (self.of_config(part).drafter for part in config.parts)
-        return self.plain.using(cascade_of((first, then), [part.drafter for part in config.parts]))
+        if not config.parts:
+            return self.plain.using(config.drafter, drafter_options=config.options)
+        copying, other = (self.of_config(part).drafter for part in config.parts)
+        if config.method == GUESSED:
+            return self.plain.using(guessed_by(other, copying, config.parts[1].drafter))
+        return self.plain.using(cascade_of((copying, other), [part.drafter for part in config.parts]))

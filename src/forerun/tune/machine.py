@@ -95,7 +95,7 @@ class ThisMachine(Machine):
     def answer(self, engine: Engine, candidate: str, ids: Sequence[int], max_new_tokens: int) -> Sample:
         engine.forget()
         with timing_lock():
-            result, seconds = timed_answer(engine, list(ids), {"max_new_tokens": max_new_tokens})
+            result, seconds = timed_answer(engine, list(ids), {"max_new_tokens": max_new_tokens, "remember": False})
         stats = result.stats
         counts = stats.decoded, seconds, stats.rounds, stats.drafted, stats.accepted
         return Sample(*counts, stats.draft_seconds, stats.verify_seconds)

@@ -18,15 +18,19 @@ from ..engine.engine import Engine
 from ..errors import ForerunError
 from .candidates import (
     BRANCHED,
+    CHECKING,
+    COPYING,
+    GUESSED,
     HYBRID,
-    LOOKUP,
     OFF,
     SKIP,
+    SUFFIX,
     WITH_LAW,
     Candidate,
     DrafterConfig,
     branched_configs,
     first_configs,
+    guessed_configs,
     hybrid_configs,
     skip_configs,
     with_rules,
@@ -38,9 +42,10 @@ from .screening import (
     Positions,
     Screen,
     Screened,
+    checked_step,
     positions_of_branched,
+    positions_of_copying,
     positions_of_hybrid,
-    positions_of_lookup,
     positions_of_read,
     read_answers,
 )
@@ -111,7 +116,8 @@ class Tuning:
         screened = self._screen(screen)
         sets = self._sets(screen)
         screened += self._screened_sets(screen, sets)
-        screened += [*self._screened_hybrids(screen, screened), *self._screened_branched(screen, screened)]
+        guessed = self._screened_guessed(screen, screened)
+        screened += [*guessed, *self._screened_hybrids(screen, screened), *self._screened_branched(screen, screened)]
         candidates = self._promising(screened, screen.target)
         trials = self._heats("trial", candidates, tuned_on, TRIALS, FEWEST_HEATS)
         tried, held = trials.winner, None
@@ -168,8 +174,8 @@ class Tuning:
     def _screened(self, screen: Screen, config: DrafterConfig, until: float) -> Screened | None:
         """None if the drafter can't be used, or the time is up."""
         self._tick(f"screening {config.name}")
-        if config.method == LOOKUP:
-            positions, step_ms = positions_of_lookup(config.options, screen.answers), 0.0
+        if config.method in COPYING:
+            positions, step_ms = positions_of_copying(self._engines.of_config(config), screen.answers), 0.0
         else:
             name = f"{config.name}, {len(screen.answers)} answers, ranked"
             read = self._journal.within(until, "way", name, lambda: self._read(config, screen.answers))
@@ -211,15 +217,28 @@ class Tuning:
         found = (self._screened(screen, config, float("inf")) for config in skip_configs(sets.plans))
         return [one for one in found if one is not None]
 
-    def _screened_hybrids(self, screen: Screen, screened: Sequence[Screened]) -> list[Screened]:
-        """The best lookup beside the best of the others."""
+    def _screened_guessed(self, screen: Screen, screened: Sequence[Screened]) -> list[Screened]:
+        """The best of the drafters that check guesses, with the best suffix."""
         ordered = sorted(screened, key=lambda one: -one.speedup)
-        lookups = [one.config for one in ordered if one.config.method == LOOKUP]
-        others = [one.config for one in ordered if one.config.method != LOOKUP][:OTHERS_OF_HYBRIDS]
-        if HYBRID not in self._setup.chosen.methods or not lookups:
+        suffixes = [one.config for one in ordered if one.config.method == SUFFIX]
+        others = [one.config for one in ordered if one.config.method in CHECKING][:OTHERS_OF_HYBRIDS]
+        if GUESSED not in self._setup.chosen.methods or not suffixes:
             return []
         found: list[Screened] = []
-        for config in hybrid_configs(lookups[0], others):
+        for config in guessed_configs(suffixes[0], others):
+            (copied, _), (checking, step_ms) = (self._positions[part.name] for part in config.parts)
+            found.append(screen.screened(config, checking, checked_step(copied, step_ms)))
+        return found
+
+    def _screened_hybrids(self, screen: Screen, screened: Sequence[Screened]) -> list[Screened]:
+        """The best drafter that copies beside the best of the others."""
+        ordered = sorted(screened, key=lambda one: -one.speedup)
+        copying = [one.config for one in ordered if one.config.method in COPYING]
+        others = [one.config for one in ordered if one.config.method not in COPYING][:OTHERS_OF_HYBRIDS]
+        if HYBRID not in self._setup.chosen.methods or not copying:
+            return []
+        found: list[Screened] = []
+        for config in hybrid_configs(copying[0], others):
             (first, _), (then, step_ms) = (self._positions[part.name] for part in config.parts)
             found.append(screen.screened(config, positions_of_hybrid(first, then), step_ms))
         return found

@@ -1,8 +1,8 @@
 """Cheap screening: what a drafter would have gained on recorded greedy answers, without decoding.
 
 A drafter with a model reads each answer once, teacher-forced. Its predictions after every token stand for its drafts there.
-Lookup is replayed on the tokens alone. With the costs of a drafted token and of the target's forwards by rows, rounds of any
-length are then replayed (replay/simulate.py), so that runs of right tokens count as they occur.
+What copies is replayed on the tokens alone. With the costs of a drafted token and of the target's forwards by rows, rounds
+of any length are then replayed (replay/simulate.py), so that runs of right tokens count as they occur.
 """
 
 from __future__ import annotations
@@ -19,7 +19,6 @@ from ..core.drafter import Drafter
 from ..core.drive import Batch, drive
 from ..core.identity import Identity, Pair
 from ..core.values import Context, Signals
-from ..drafters.lookup import Lookup
 from ..engine.engine import Engine
 from ..traces.read import Position, Trace, TracedAnswer, TraceHeader, position_of
 from .branching import grown, prices_of
@@ -136,22 +135,24 @@ def positions_of_branched(
     return found
 
 
-def positions_of_lookup(options: Mapping[str, int], answers: Sequence[Recorded]) -> Positions:
-    """Exactly what lookup drafts."""
-    return [list(_looked_up(Lookup(options["max_ngram"], options["min_ngram"]), answer)) for answer in answers]
+def positions_of_copying(engine: Engine, answers: Sequence[Recorded]) -> Positions:
+    """What a drafter without forwards drafts before it has learnt anything."""
+    return [list(_copied(engine, answer)) for answer in answers]
 
 
-def _looked_up(lookup: Lookup, answer: Recorded) -> Iterator[Position]:
+def _copied(engine: Engine, answer: Recorded) -> Iterator[Position]:
     context = Context(list(answer.ids[: answer.start]), Seeded(0))
-    for known in range(answer.start + 1, len(answer.ids)):
-        context.ids.append(answer.ids[known - 1])
-        (drafted,) = drive(_drafted(lookup, context, min(DEPTH, len(answer.ids) - known - 1)))
-        yield position_of(drafted, (None,) * len(drafted), answer.ids[known:])
+    context.remember = False
+    with engine.borrow(context.ids) as (_, drafter):
+        for known in range(answer.start + 1, len(answer.ids)):
+            context.ids.append(answer.ids[known - 1])
+            (drafted,) = drive(_drafted(drafter, context, min(DEPTH, len(answer.ids) - known - 1)))
+            yield position_of(drafted, (None,) * len(drafted), answer.ids[known:])
 
 
-async def _drafted(lookup: Lookup, context: Context, most: int) -> AsyncGenerator[tuple[int, ...]]:
+async def _drafted(drafter: Drafter, context: Context, most: int) -> AsyncGenerator[tuple[int, ...]]:
     tokens: list[int] = []
-    async with aclosing(lookup.draft(context)) as steps:
+    async with aclosing(drafter.draft(context)) as steps:
         while len(tokens) < most and (step := await anext(steps, None)) is not None:
             tokens += step.tokens
     yield tuple(tokens)
@@ -163,6 +164,13 @@ def positions_of_hybrid(first: Positions, then: Positions) -> Positions:
         [one if one.drafted else other for one, other in zip(mine, others, strict=True)]
         for mine, others in zip(first, then, strict=True)
     ]
+
+
+def checked_step(copied: Positions, step_ms: float) -> float:
+    """What a drafted token costs where guesses that begin right save a forward, and those that begin wrong cost nothing."""
+    every = [position for answer in copied for position in answer]
+    right = sum(position.agreed > 0 for position in every)
+    return step_ms / (1 + right / len(every)) if every else step_ms
 
 
 @dataclass(frozen=True, slots=True, eq=False)

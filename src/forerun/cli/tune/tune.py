@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Mapping, Sequence
+from dataclasses import replace
 from importlib.util import find_spec
 from pathlib import Path
 from time import monotonic
@@ -98,6 +99,7 @@ def _tune_drafters(
     as_json: bool,
 ) -> None:
     """forerun's own. options: how the model is opened, and max_new_tokens, seed, max_prompt, storage."""
+    from ...models.files.known_tables import find_tables
     from ...traces.record import read_prompts
     from ...tune.setup import Setup, split
 
@@ -109,7 +111,7 @@ def _tune_drafters(
     engine = open_engine(model, PLAIN, options)
     asked = read_prompts(engine, files.prompts, per_category=None, skip=0, max_prompt=options["max_prompt"], raw=raw)
     setup = Setup(
-        chosen=chosen,
+        chosen=replace(chosen, tables=tuple(one.name for one in find_tables().fitting(engine.identity))),
         budget=seconds,
         storage=options["storage"] or files.beside("skip-sets"),
         max_new_tokens=options["max_new_tokens"],
