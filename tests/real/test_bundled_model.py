@@ -48,6 +48,7 @@ OPTIONS: dict[str, dict[str, Any]] = {
     "exit_adapter": {"adapter": "untrained"},
     "corpus": {"path": "prompts"},
     "ngrams": {"table": "smollm2-ngrams"},
+    "guessed": {"of": "self", "exit_layer": 15},
     "hybrid": {"then": "self", "exit_layer": 15},
     "cascade": {"of": "suffix,self", "exit_layer": 15},
     "tree": {"of": "draft_model", "model": "first half"},

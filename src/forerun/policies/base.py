@@ -61,9 +61,10 @@ def _share(row: Tensor, token: int) -> float:
 
     On a CPU one thread adds up: torch's would be woken for some ten microseconds of work, and then wait awake.
     """
-    if row.device.type != "cpu" or row.dtype is not torch.float32:
-        return float((row[token].float() - row.float().logsumexp(-1)).exp())
-    values = row.detach().numpy()
+    scores = row.float()
+    if scores.device.type != "cpu":
+        return float((scores[token] - scores.logsumexp(-1)).exp())
+    values = scores.detach().numpy()
     with np.errstate(invalid="ignore"):
         most = values.max()
         return float(np.exp(values[token] - most) / np.exp(values - most).sum())
