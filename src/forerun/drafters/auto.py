@@ -24,9 +24,7 @@ COPYING, TRAINED, CARVED = "suffix", "draft_model", "guessed"
 # a draft, of what a forward of the model reads; measured: .07 pays in some minutes alone, .02 does always, but not beside a
 # table
 LARGEST, LARGEST_BESIDE_TABLE = 0.05, 0.02
-LARGEST_CARVED = (
-    4e9  # bytes that a forward reads: making 4-bit weights of more takes long, and they take memory of their own
-)
+LARGEST_CARVED = 1e9  # bytes that a forward reads: 4-bit weights of more take seconds to make, and memory of their own
 SMALL, FREQUENT = "int4", 3  # the form of carved weights, and the part of the vocabulary that they draft among
 READS = 128  # tokens of a long text: the rest makes its drafts hardly better, and the first of them later
 
