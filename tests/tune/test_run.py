@@ -103,6 +103,14 @@ def test_every_method_is_screened_or_said_why_not(tmp_path: Path) -> None:
     assert any("no-adapter" in name for name in outcome.impossible)
 
 
+def test_guesses_need_suffix_and_a_drafter_that_checks_them(on: forerun.Engine, tmp_path: Path) -> None:
+    outcome = tuned(on, tmp_path, Scripted(), chosen=Chosen(("suffix", "lookup", "guessed")))
+
+    assert outcome.impossible == {
+        "guessed": "guesses need suffix and one of exit, skip, carved, draft-model among the methods that run"
+    }
+
+
 def test_weights_that_a_model_cannot_have_are_told_and_not_tried(on: forerun.Engine, tmp_path: Path) -> None:
     outcome = tuned(on, tmp_path, Scripted(), chosen=Chosen(("lookup", "carved")))
 

@@ -222,7 +222,12 @@ class Tuning:
         ordered = sorted(screened, key=lambda one: -one.speedup)
         suffixes = [one.config for one in ordered if one.config.method == SUFFIX]
         others = [one.config for one in ordered if one.config.method in CHECKING][:OTHERS_OF_HYBRIDS]
-        if GUESSED not in self._setup.chosen.methods or not suffixes:
+        if GUESSED not in self._setup.chosen.methods:
+            return []
+        if not suffixes or not others:
+            self._impossible[GUESSED] = (
+                f"guesses need {SUFFIX} and one of {', '.join(CHECKING)} among the methods that run"
+            )
             return []
         found: list[Screened] = []
         for config in guessed_configs(suffixes[0], others):
