@@ -21,6 +21,7 @@ from forerun.drafters.none import NoDraft
 from forerun.drafters.self_draft import SelfDraft
 from forerun.errors import UnsupportedModel, UnsupportedOption
 from forerun.models.lean.attention import BLOCK
+from forerun.models.lean.layers import Layer
 from forerun.models.lean.linear import Reordered
 from forerun.models.lean.native.library import SWITCH
 from forerun.models.lean.runner import LeanRunner
@@ -330,3 +331,23 @@ def test_a_restricted_head_reads_its_tokens_only() -> None:
     assert logits[0].isfinite().nonzero().flatten().tolist() == [3, 9, 40]
     assert off(logits[:, [3, 9, 40]], rows.logits[:, [3, 9, 40]]) < CLOSE
     assert runner.add_head([3, 9, 40]) == name
+
+
+def test_further_weights_are_made_by_one_thread_and_the_others_are_there_afterwards(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    runner = LeanRunner.from_model(tiny_model("llama", intermediate_size=64))
+    before, seen = torch.get_num_threads(), []
+    made = Layer.in_weights
+
+    def counting(self: Layer, *given: Any) -> Layer:
+        seen.append(torch.get_num_threads())
+        return made(self, *given)
+
+    monkeypatch.setattr(Layer, "in_weights", counting)
+    runner.add_weights("int4")
+    assert seen == [1] * runner.num_layers
+    assert torch.get_num_threads() == before
+    with pytest.raises(UnsupportedOption):
+        runner.add_weights("int3")
+    assert torch.get_num_threads() == before

@@ -9,7 +9,8 @@ kept (taps), within one nothing changes.
 from __future__ import annotations
 
 import hashlib
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
 from functools import partial
 from itertools import pairwise
 from pathlib import Path
@@ -48,6 +49,20 @@ def kernels_of(native: Library | str) -> Kernels:
     room = Room(native)
     small, dense = partial(Repacked, native, room=room), partial(Dense, native, room=room)
     return Kernels(small, dense, dense, LANES, int4_tables=True)
+
+
+@contextmanager
+def one_thread() -> Iterator[None]:
+    """Run torch's operations by one thread: threads of thousands of short ones would wait for each other.
+
+    Beside a busy neighbour that takes minutes.
+    """
+    before = torch.get_num_threads()
+    torch.set_num_threads(1)
+    try:
+        yield
+    finally:
+        torch.set_num_threads(before)
 
 
 def _has_codes(layers: Sequence[Layer]) -> bool:
@@ -160,7 +175,8 @@ class LeanRunner(Runner):
         check_weights(name)
         if name in self._layers:
             return
-        self._layers[name] = tuple(layer.in_weights(name, self._kernels) for layer in self._decoder.layers)
+        with one_thread():
+            self._layers[name] = tuple(layer.in_weights(name, self._kernels) for layer in self._decoder.layers)
         if self._step is not None:
             self._step.hold(name, self._layers[name])
 
@@ -172,9 +188,10 @@ class LeanRunner(Runner):
         name = f"of {len(ids)} tokens ({hashlib.sha256(ids.cpu().numpy().tobytes()).hexdigest()[:8]})"
         name += f" in {weights}" if weights else ""
         if name not in self._heads:
-            head = self._decoder.head.picked(ids)
-            if weights and not isinstance(self._decoder.head, Repacked | Int8):
-                head = make_head(head.dense(), weights, self._kernels)
+            with one_thread():
+                head = self._decoder.head.picked(ids)
+                if weights and not isinstance(self._decoder.head, Repacked | Int8):
+                    head = make_head(head.dense(), weights, self._kernels)
             self._heads[name] = ids, head
         return name
 
