@@ -62,9 +62,10 @@ def test_every_form_of_the_target_finds_it_and_writes_its_plain_text(
 
 
 def test_a_draft_of_every_layer_is_nearly_always_right(folder: Path) -> None:
-    result = drafting(folder, dtype="float32").generate(PROMPT, max_new_tokens=64)
-    # its 4-bit weights flip near ties of a random model, as many as the kernels' rounding makes
-    assert result.stats.acceptance > 0.6
+    engine = drafting(folder, dtype="float32")
+    result = engine.generate(PROMPT, max_new_tokens=64)
+    # its 4-bit weights flip near ties of a random model, and torch's kernels hold rows in bfloat16 besides
+    assert result.stats.acceptance > (0.7 if engine.runner.same_bits else 0.6)
 
 
 @pytest.mark.parametrize("given", [{"vocabulary": 50}, {"vocabulary": 0}, {"vocabulary": 260}])
